@@ -36,7 +36,7 @@ from diel.project.submission import Home
 from diel.results import RunReader, list_metrics, list_trials, list_usage, make_table, picked_tasks, read
 from diel.site.find import detect
 from diel.states import TaskState
-from diel.status import read_status
+from diel.status.run import read_status
 from diel.table import Listing
 from diel.tasks.results import output_of, outputs_of
 from diel.timeline import ROW, Timeline

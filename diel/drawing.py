@@ -208,12 +208,12 @@ def draw_mermaid(drawing: Drawing) -> str:
     """Return a mermaid flowchart, which many sites render in Markdown pages."""
     lines = ["flowchart TD"]
     for node in drawing.nodes:
-        label = "<br/>".join(_mermaid_text(text) for text in (f"{node.name}", *_details(node)))
+        label = "<br/>".join(text.translate(_MERMAID) for text in (node.name, *_details(node)))
         css = f":::{node.state}" if node.state else ""
         lines.append(f'    {_mermaid_name(node.name)}["{label}"]{css}')
     for arrow in drawing.arrows:
         line = "-->" if arrow.outputs and not arrow.back else "-.->"
-        label = _mermaid_text(arrow.label)
+        label = arrow.label.translate(_MERMAID)
         up, down = _mermaid_name(arrow.upstream), _mermaid_name(arrow.downstream)
         lines.append(f'    {up} {line}|"{label}"| {down}')
     states = dict.fromkeys(node.state for node in drawing.nodes if node.state)
@@ -227,10 +227,6 @@ _MERMAID = str.maketrans({"#": "#35;", '"': "#quot;", "<": "#lt;", ">": "#gt;", 
 def _mermaid_name(stage: str) -> str:
     """Return an id that no other stage has: names have no dash, and mermaid reads a dot in its own way."""
     return f"s_{stage.replace('.', '-')}"
-
-
-def _mermaid_text(text: str) -> str:
-    return text.translate(_MERMAID)
 
 
 def _details(node: Node) -> Iterator[str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from diel.artifacts import Artifact
 from diel.digits import LEAST, MOST, column_digits, number_text
@@ -39,8 +40,9 @@ class Listing:
         return (dict(zip(self.columns, row, strict=True)) for row in self.rows)
 
 
-def write_csv(table: Listing, file: TextIO) -> None:
-    """Write a table as CSV: lists and mappings as JSON, null as nothing, true and false as they are."""
+def csv_text(table: Listing) -> str:
+    """Return a table as CSV: lists and mappings as JSON, null as nothing, true and false as they are."""
+    file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(table.columns)
     rows = (
@@ -48,6 +50,7 @@ def write_csv(table: Listing, file: TextIO) -> None:
         for row in table.rows
     )
     writer.writerows(rows)
+    return file.getvalue()
 
 
 def write_parquet(table: Listing, path: Path) -> None:

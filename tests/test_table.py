@@ -14,7 +14,7 @@ from pyarrow import parquet
 
 from diel.artifacts import Artifact
 from diel.errors import DielError
-from diel.table import Listing, render, short_path, shown, write_csv, write_parquet
+from diel.table import Listing, csv_text, render, short_path, shown, write_parquet
 
 
 def table(columns: str, *rows: tuple[object, ...]) -> Listing:
@@ -63,9 +63,7 @@ def test_a_path_is_never_cut_and_is_told_from_here_where_it_lies_below(workspace
 
 def test_a_csv_file_gives_back_every_value() -> None:
     rows = [("a, b", 0.1, None, [1, "x"]), ('say "hi"\nthere', 1e-300, True, {"k": 1})]
-    file = io.StringIO()
-    write_csv(table("name x flag more", *rows), file)
-    header, *lines = csv.reader(io.StringIO(file.getvalue()))
+    header, *lines = csv.reader(io.StringIO(csv_text(table("name x flag more", *rows))))
     assert header == ["name", "x", "flag", "more"]
     assert [(line[0], float(line[1])) for line in lines] == [row[:2] for row in rows]
     assert [line[2] for line in lines] == ["", "true"]

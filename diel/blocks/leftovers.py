@@ -23,7 +23,7 @@ from diel.project.submission import job_prefix, read_submissions
 from diel.scheduler import JobState, SchedulerBusy, scheduler_named
 from diel.site import Shape, read_kept_site
 from diel.states import RunState
-from diel.status import Status
+from diel.status.run import Status
 from diel.tasks.ledger import Ledger
 
 if TYPE_CHECKING:

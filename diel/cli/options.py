@@ -19,16 +19,12 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 PATH = click.Path(path_type=Path)
 
 
-class Duration(click.ParamType[float]):
-    """An option such as `90s` or `10m`, in seconds."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> float:
-        try:
-            return value if isinstance(value, float) else parse_duration(value)
-        except ValueError as error:
-            self.fail(str(error), param, context)
+def duration(text: str) -> float:
+    """Return the seconds of an option such as `90s` or `10m`."""
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 def stacked(*options: Decorator) -> Decorator:
@@ -50,9 +46,11 @@ class Output:
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
 
-    def show(self, document: Callable[[], Any], lines: Iterable[str]) -> None:
-        """Print what is wanted; nothing is made of the other."""
+    def show(self, document: Callable[[], Any], lines: Iterable[str], notes: Iterable[object] = ()) -> None:
+        """Print the document or the lines, and make nothing of the other; print the notes to stderr."""
         click.echo(json.dumps(document()) if self.as_json else "\n".join(lines))
+        for note in notes:
+            click.echo(note, err=True)
 
 
 json_option: Decorator = click.option(

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from diel.cli.options import Decorator
-from diel.errors import DielError, UsageError, counted, did_you_mean
+from diel.errors import DielError, UsageError, did_you_mean
 from diel.journal.history import read_run
 from diel.journal.segment import Reader
 from diel.journal.stage_history import StageHistory
 from diel.paths import RunPaths, runs_dir
 from diel.project.runs import all_runs, find_run
-from diel.status import find_task, stage_names
+from diel.status.stage import find_task, index_of, stage_names
 
 if TYPE_CHECKING:
     from diel.results import RunReader
@@ -173,19 +173,14 @@ def named_tasks(paths: RunPaths, stage: str, indices: Iterable[int]) -> list[str
 def tasks_of(run: RunReader, target: Target) -> tuple[str, Sequence[int]]:
     """Return the stage and tasks of a target, in order: all of the stage where it says no more. Raise
     UsageError where there are none, with the nearest values that there are."""
-    stage, slash, number = target.word.partition("/")
+    stage, slash, _ = target.word.partition("/")
     run.check_stage(stage)
     domain = run.domain(stage)
-    if slash and not (number.isascii() and number.isdigit() and len(number) < 19):
-        raise UsageError(f"'{target.word}': expected STAGE/INDEX, such as {stage}/0")
     if domain is None:
         raise UsageError(f"'{stage}' has no tasks yet: `diel explain {run.paths.run_id} {stage}` says why")
     tasks: Sequence[int] = range(domain.size)
     if slash:
-        tasks = range(int(number), int(number) + 1)
-        if tasks[0] >= domain.size:
-            has = f"{counted(domain.size, 'task')}, {stage}/0 to {stage}/{domain.size - 1}"
-            raise UsageError(f"{run.paths.run_id} has no task '{target.word}'; '{stage}' has {has}")
+        tasks = (index_of(run.paths.run_id, target.word, domain.size),)
     if not target.at:
         return stage, tasks
     from diel.results.picked import Typed, tasks_at  # only where points choose

@@ -15,9 +15,8 @@ from diel.results import RunReader
 from diel.results.usage import asked_in, with_asked
 from diel.site import Shape, Site, lacks, read_kept_site, shape_of
 from diel.states import FailureClass, RunState, TaskState
-from diel.status import blocks_of
 from diel.status.columns import printable
-from diel.status.run import ended_badly, is_hopeless, is_live, reason_of
+from diel.status.run import blocks_of, ended_badly, is_hopeless, is_live, reason_of
 from diel.status.stage import used_text
 from diel.values import bare, clock, format_duration, format_size
 

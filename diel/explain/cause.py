@@ -104,10 +104,7 @@ def why_computed(run: RunReader, stage: str, index: int, depth: int = 0) -> Comp
 
 
 def _earlier(run: RunReader, stage: str, index: int) -> tuple[RunReader, int, Result] | str:
-    """Return the task at the same point in the nearest earlier run that has its result, else why none has.
-
-    Empty where this is the first run of its workflow.
-    """
+    """Return the task at this point in the nearest earlier run that has it, else why; empty in the first."""
     note = ""
     for old in run.earlier():
         try:
@@ -355,10 +352,7 @@ def _because(run: RunReader, stage: str, index: int, depth: int) -> tuple[str, .
 
 
 def template_changes(new: Recipe, old: Recipe, tasks: tuple[int, int]) -> Iterator[tuple[str, str, str]]:
-    """Yield the files made from templates that differ between two tasks: their names, and both texts.
-
-    Raises what a scope raises where something that they read is gone.
-    """
+    """Yield names and both texts of templated files that differ. Raise as a scope does for lost inputs."""
     now, then = (recipe.sources.files.rendered for recipe in (new, old))
     if now is None:
         return

@@ -9,20 +9,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from diel.errors import counted, likeness
+from diel.explain import wait
 from diel.explain.attempts import awaited_text, blocks_shown, ended_blocks, place_of, wait_for_block
 from diel.explain.cause import because, why_computed
 from diel.explain.text import Explanation, again_step, documents, next_step, tail
-from diel.explain.wait import (
-    SHOWN,
-    explain_axis,
-    partners_awaited,
-    points_awaited,
-    points_never_came,
-    room_awaited,
-    roots,
-    stopped_by,
-    waits_of_stage,
-)
+from diel.explain.wait import SHOWN
 from diel.journal.stage_history import Attempt, spread
 from diel.results import RunReader
 from diel.results.usage import advise
@@ -45,10 +36,10 @@ def explain_run(run: RunReader, stage: str | None = None) -> Explanation:
     stages = {name: history.stage(name) for name in ([stage] if stage is not None else run.graph.order)}
     counts = {name: {"total": tasks.expected, **tasks.counts()} for name, tasks in stages.items()}
     controller = awaited_text(run)
-    axes = [explain_axis(axis) for axis in run.axes] if stage is None else []
+    axes = [wait.explain_axis(axis) for axis in run.axes] if stage is None else []
     failures = [failure for name in stages for failure in failures_of(run, name)]
     skipped = [skip for name in stages for skip in skips_of(run, name)]
-    waiting = [wait for name in stages if (wait := _waiting(run, name)) is not None]
+    waiting = [entry for name in stages if (entry := _waiting(run, name)) is not None]
     running = [task for name, tasks in stages.items() for task in _running(run, name, tasks.under_way)]
     lost = [task for name in stages for task in _running(run, name, run.lost(name))]
     computed = [reason for name in stages if (reason := _computed(run, name)) is not None]
@@ -177,8 +168,8 @@ def skips_of(run: RunReader, stage: str) -> Iterator[Explanation]:
 
 
 def _skip(run: RunReader, stage: str, reason: str, cause: str, indices: list[int]) -> Explanation:
-    begins = roots(run, stage, indices[0]) if reason == "upstream" else []
-    why = points_never_came(run, stage, indices[:MANY]) if reason == "axis" else []
+    begins = wait.roots(run, stage, indices[0]) if reason == "upstream" else []
+    why = wait.points_never_came(run, stage, indices[:MANY]) if reason == "axis" else []
     match reason:
         case "axis":
             text = f"left out: {'; '.join(why)}"
@@ -191,7 +182,7 @@ def _skip(run: RunReader, stage: str, reason: str, cause: str, indices: list[int
                 else "left out: `when` does not hold"
             )
         case "hold" | "max_failures" | "fail_fast" | "imports" | "changed":
-            text = f"not tried: {stopped_by(run.history, stage, reason)}"
+            text = f"not tried: {wait.stopped_by(run.history, stage, reason)}"
         case _:
             reads = any(edge.upstream == cause and edge.output for edge in run.graph.into(stage))
             text = (
@@ -220,13 +211,13 @@ def _waiting(run: RunReader, stage: str) -> Explanation | None:
     over = run.state in (RunState.SUCCEEDED, RunState.CANCELLED)
     if (has_domain and not waiting) or stage in run.void or over:
         return None
-    waits, axes = waits_of_stage(run, stage), run.unknown_axes(stage)
+    waits, axes = wait.waits_of_stage(run, stage), run.unknown_axes(stage)
     if axes:
         text = "; ".join(f"axis '{axis}' is known when '{maker}' is done" for axis, maker in axes)
     elif waits:
-        text = "; ".join(f"waits for {wait}" for wait in waits)
+        text = "; ".join(map("waits for {}".format, waits))
     elif run.history.stage(stage).held:
-        text = f"it is held: {stopped_by(run.history, stage, 'hold')}"
+        text = f"it is held: {wait.stopped_by(run.history, stage, 'hold')}"
     elif points := _points_awaited(run, stage) if has_domain else []:
         text = "; ".join(points)
     elif run.state == RunState.PENDING and (coming := awaited_text(run)):
@@ -237,13 +228,13 @@ def _waiting(run: RunReader, stage: str) -> Explanation | None:
         text = "was not tried before the run ended"
         text += ", or ran, and what says so is damaged in the journal" if run.flaws else ""
     else:
-        text = block.text if block is not None else room_awaited(run, stage)
+        text = block.text if block is not None else wait.room_awaited(run, stage)
     step = "" if axes or waits or block is None else block.next
     document = {
         "stage": stage,
         "count": waiting if has_domain else None,
         "axes": [{"axis": axis, "stage": maker} for axis, maker in axes],
-        "for": [asdict(wait) for wait in waits],
+        "for": list(map(asdict, waits)),
         "text": text,
         "next": step,
     }
@@ -255,7 +246,9 @@ def _points_awaited(run: RunReader, stage: str) -> list[str]:
     """Return why the first waiting task of a stage cannot begin: its trial, round or gang is missing."""
     history = run.history.stage(stage)
     first = next((i for i in range(history.total) if history.state(i) == TaskState.WAITING), None)
-    return [] if first is None else points_awaited(run, stage, first) or partners_awaited(run, stage, first)
+    if first is None:
+        return []
+    return wait.points_awaited(run, stage, first) or wait.partners_awaited(run, stage, first)
 
 
 def _running(run: RunReader, stage: str, under_way: Mapping[int, Attempt]) -> list[Explanation]:
@@ -284,10 +277,7 @@ def _listed(title: str, running: list[Explanation]) -> Iterator[str]:
 
 
 def _computed(run: RunReader, stage: str) -> Explanation | None:
-    """Return why some tasks of a stage were not taken from the cache: the first and the last of them.
-
-    Without lines where no earlier run could have had a result.
-    """
+    """Return why the first and the last computed task of a stage were not cached; no lines in a first run."""
     states = run.history.stage(stage).states
     count = states.count(TaskState.DONE)
     if not count:

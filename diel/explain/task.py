@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, assert_never
 from diel.attempt.bundle import AT_LAUNCHER
 from diel.digits import texts_apart
 from diel.environments.prepared import Prepared
-from diel.errors import DielError, UsageError
+from diel.errors import DielError
+from diel.explain import wait
 from diel.explain.attempts import (
     Attempt,
     BlockWait,
@@ -24,20 +25,7 @@ from diel.explain.attempts import (
 )
 from diel.explain.cause import Difference, because, why_computed
 from diel.explain.text import WIDE, Explanation, again_step, next_step, section, tail
-from diel.explain.wait import (
-    SHOWN,
-    Wait,
-    culprits,
-    partners_awaited,
-    picks,
-    point_never_came,
-    points_awaited,
-    room_awaited,
-    roots,
-    rule_of,
-    stopped_by,
-    waits_of_task,
-)
+from diel.explain.wait import SHOWN
 from diel.journal.stage_history import ranges
 from diel.modules.sources import newest
 from diel.results import DROPPED, RunReader, suspects
@@ -71,14 +59,14 @@ class Story:
     earlier: str = ""
     """The run or task that it was taken from or compared with."""
     changes: tuple[Difference, ...] = ()
-    waits: Sequence[Wait] = ()
+    waits: Sequence[wait.Wait] = ()
     failure: Said | None = None
 
     def document(self) -> dict[str, Any]:
         document: dict[str, Any] = {
             "why": self.why,
             "next": self.next,
-            "waits_for": [asdict(wait) for wait in self.waits],
+            "waits_for": list(map(asdict, self.waits)),
             "earlier": self.earlier,
             "changes": [asdict(change) for change in self.changes],
         }
@@ -98,14 +86,13 @@ class Story:
 
 
 def explain_task(run: RunReader, stage: str, index: int) -> Explanation:
-    """Return everything about one task. Raise UsageError if there is none."""
-    _check(run, stage, index)
+    """Return everything about one task, which must exist."""
     history = run.history.stage(stage)
     state = history.state(index)
     attempts = attempts_of(run, stage, index)
     record = run.record(stage, index)
-    awaited = [] if state.ended else points_awaited(run, stage, index)
-    hindered = state == TaskState.SKIPPED or bool(awaited or waits_of_task(run, stage, index))
+    awaited = [] if state.ended else wait.points_awaited(run, stage, index)
+    hindered = state == TaskState.SKIPPED or bool(awaited or wait.waits_of_task(run, stage, index))
     resolved = None
     with suppress(DielError, OSError):  # not all its values are known (yet)
         resolved = None if hindered else run.recipe(stage).resolve(index)
@@ -151,15 +138,6 @@ def explain_task(run: RunReader, stage: str, index: int) -> Explanation:
     return Explanation(document, lines)
 
 
-def _check(run: RunReader, stage: str, index: int) -> None:
-    own = run.stages[stage]
-    if not own.known:
-        why = run.void.get(stage) or awaited_text(run) or "its axes are not known yet"
-        raise UsageError(f"'{stage}' has no tasks: {why}; `diel explain {run.paths.run_id} {stage}`")
-    if not 0 <= index < own.size:
-        raise UsageError(f"no task {stage}/{index}: '{stage}' has the tasks 0 to {own.size - 1}")
-
-
 def _command(words: Sequence[str]) -> Iterator[str]:
     """Yield a command as one could type it: the text for a shell, or the words, quoted if needed."""
     yield from ("", "command")
@@ -192,8 +170,8 @@ def _story(run: RunReader, stage: str, index: int, attempts: list[Attempt], reco
         case TaskState.RUNNING:
             return Story([_since(run, stage, index)])
         case TaskState.QUEUED:
-            wait = wait_for_block(run, stage, index) or BlockWait("waits for a worker")
-            return Story([f"it was handed out, and {wait.text}"], wait.next)
+            block = wait_for_block(run, stage, index) or BlockWait("waits for a worker")
+            return Story([f"it was handed out, and {block.text}"], block.next)
         case TaskState.WAITING | TaskState.READY:
             return _waiting(run, stage, index, attempts)
         case never:
@@ -217,13 +195,12 @@ def _skipped(run: RunReader, stage: str, index: int) -> list[str]:
     cause = verdict.get("cause", "")
     match verdict.get("reason"):
         case "axis":
-            return point_never_came(run, stage, index) or ["its point never came"]
+            return wait.point_never_came(run, stage, index) or ["its point never came"]
         case "service":
             return ["none of the tasks that ask the service needed it"]
         case "hold" | "max_failures" | "fail_fast" | "imports" | "changed" as rule:
-            return [
-                f"it was not tried: {stopped_by(run.history, stage, rule)}: `diel resume {run.paths.run_id}`"
-            ]
+            stopped = wait.stopped_by(run.history, stage, rule)
+            return [f"it was not tried: {stopped}: `diel resume {run.paths.run_id}`"]
         case "when" if not cause:
             return [f"its `when` does not hold: {run.workflow.stages[stage].when}"]
         case "when":
@@ -236,7 +213,7 @@ def _lacks(run: RunReader, stage: str, index: int) -> list[str]:
     """Return which inputs of a task have no result, and the tasks at which that began."""
     why: list[str] = []
     direct: set[str] = set()
-    for link, bad in culprits(run, stage, index):
+    for link, bad in wait.culprits(run, stage, index):
         up = link.up.name
         if link.missing:
             why.append(link.missing)
@@ -249,7 +226,7 @@ def _lacks(run: RunReader, stage: str, index: int) -> list[str]:
             direct |= {f"{up}/{i}" for i in bad}
     if run.stages[stage].known and (lacking := run.recipe(stage).meeting.lacking(index)):
         why.append(f"joined, {lacking.text}")
-    first = [task for task in roots(run, stage, index) if task not in direct]
+    first = [task for task in wait.roots(run, stage, index) if task not in direct]
     if first:
         named = ", ".join(map(run.named, first))
         why.append(f"it began with {named}: `diel explain {run.paths.run_id} {first[0]}`")
@@ -267,12 +244,12 @@ def _since(run: RunReader, stage: str, index: int) -> str:
 
 
 def _waiting(run: RunReader, stage: str, index: int, attempts: list[Attempt]) -> Story:
-    if awaited := points_awaited(run, stage, index):
+    if awaited := wait.points_awaited(run, stage, index):
         return Story(awaited)
-    waits = waits_of_task(run, stage, index)
-    partners = partners_awaited(run, stage, index)
+    waits = wait.waits_of_task(run, stage, index)
+    partners = wait.partners_awaited(run, stage, index)
     if waits or partners:
-        return Story([*(f"waits for {wait}" for wait in waits), *partners], waits=waits)
+        return Story([*map("waits for {}".format, waits), *partners], waits=waits)
     if run.state == RunState.PENDING and (coming := awaited_text(run)):
         return Story([f"the run {coming}"])
     if run.state == RunState.INTERRUPTED:
@@ -281,12 +258,12 @@ def _waiting(run: RunReader, stage: str, index: int, attempts: list[Attempt]) ->
             why = f"it was {lost.state.label} when the controller went away{_goes_on(run, stage, index)}"
         return Story([why], f"`diel resume {run.paths.run_id}` goes on")
     block = wait_for_block(run, stage, index)
-    wait = block or BlockWait(room_awaited(run, stage))
+    place = block or BlockWait(wait.room_awaited(run, stage))
     if attempts and attempts[-1].state == "failed":
         last = attempts[-1]
         again = f"attempt {last.attempt} failed ({last.message}); it will be tried again"
-        return Story([again] if block is None else [again, f"it {wait.text}"], wait.next)
-    return Story([f"all its inputs are there: it {wait.text}"], wait.next)
+        return Story([again] if block is None else [again, f"it {place.text}"], place.next)
+    return Story([f"all its inputs are there: it {place.text}"], place.next)
 
 
 def _goes_on(run: RunReader, stage: str, index: int) -> str:
@@ -340,7 +317,7 @@ def _inputs(
 
 
 def _input_value(run: RunReader, link: Link, index: int, read: str) -> InputValue:
-    facts: dict[str, Any] = {"rule": rule_of(link)}
+    facts: dict[str, Any] = {"rule": wait.rule_of(link)}
     task = point = count = picked = ""
     if not link.up.known:
         return InputValue(read, facts, f" ({facts['rule']})")
@@ -354,7 +331,7 @@ def _input_value(run: RunReader, link: Link, index: int, read: str) -> InputValu
     if len(members) == 1:
         facts["task"] = f"{link.edge.upstream}/{members[0]}"
         task, point = f" of {facts['task']}", point_text(link.up.point(members[0]))
-    if chosen := picks(link, members):
+    if chosen := wait.picks(link, members):
         facts["picks"] = [asdict(pick) for pick in chosen]
         picked = f": {', '.join(pick.text for pick in chosen)}"
     text = f"{task} ({point}{'; ' if point else ''}{facts['rule']}{count}{picked})"

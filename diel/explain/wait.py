@@ -21,8 +21,7 @@ from diel.journal.axis_history import Course, Trial
 from diel.journal.history import History
 from diel.results import RunReader
 from diel.states import RunState, TaskState, TrialState
-from diel.status import AxisStatus
-from diel.status.axis import course_text, scores_text, what_text
+from diel.status.axis import AxisStatus, course_text, scores_text, what_text
 from diel.status.columns import printable
 from diel.tasks.choosing import ChoosingLink
 from diel.tasks.link import Link, Verdict

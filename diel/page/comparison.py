@@ -5,28 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from diel.comparison.comparison import (
-    CAVEAT,
-    Contrast,
-    Times,
-    Unequal,
-    both_texts,
-    changed_text,
-    p_text,
-    rows_of_results,
-    seconds_text,
-    tasks_text,
-    verdict_text,
-)
+from diel.comparison import comparison
 from diel.comparison.trend import RUN_COLUMNS, Measure, Trend
 from diel.page.document import document, panel_data
-from diel.page.panel import SERIES, STATES, Cell, Grid, Panel, Part, Plot, Text, amount, layer, nominal
+from diel.page.panel import Cell, Grid, Panel, Part, Plot, Text
+from diel.page.plot import SERIES, STATES, amount, layer, nominal
 from diel.values import clock, is_finite
 
 _COLOURS = {"slower": STATES["failed"], "faster": STATES["done"]}
 
 
-def comparison_page(contrast: Contrast) -> str:
+def comparison_page(contrast: comparison.Contrast) -> str:
     """Return the file: one that needs no network."""
     first, second = contrast.names
     panels = [panel for panel in _panels(contrast) if panel.parts]
@@ -34,7 +23,7 @@ def comparison_page(contrast: Contrast) -> str:
     return document(data)
 
 
-def _panels(contrast: Contrast) -> Iterator[Panel]:
+def _panels(contrast: comparison.Contrast) -> Iterator[Panel]:
     yield Panel("runs", "Runs", [Grid("The runs", ("", *contrast.names), list(map(_row, contrast.facts)))])
     for name, title, unequal in (
         ("hyperparameters", "Hyperparameters", contrast.hyperparameters),
@@ -43,7 +32,9 @@ def _panels(contrast: Contrast) -> Iterator[Panel]:
         grid = Grid(f"{title} that differ", ("", *contrast.names), list(map(_row, unequal)))
         yield Panel(name, title, [grid if unequal else Text("All are the same.")])
     if contrast.workflow:
-        rows = [(change.name, changed_text(change, contrast.names)) for change in contrast.workflow]
+        rows = [
+            (change.name, comparison.changed_text(change, contrast.names)) for change in contrast.workflow
+        ]
         grid = Grid("Stages that are not the same", ("stage", "what differs"), rows)
         yield Panel("stages", "Stages that are not the same", [grid])
     yield Panel("times", "Times by stage", list(_times(contrast)))
@@ -51,11 +42,11 @@ def _panels(contrast: Contrast) -> Iterator[Panel]:
     yield Panel("notes", "Not compared", [Text(note, "note") for note in contrast.notes])
 
 
-def _row(fact: Unequal) -> list[str]:
-    return [fact.name, *both_texts(fact)]
+def _row(fact: comparison.Unequal) -> list[str]:
+    return [fact.name, *comparison.both_texts(fact)]
 
 
-def _times(contrast: Contrast) -> Iterator[Part]:
+def _times(contrast: comparison.Contrast) -> Iterator[Part]:
     if not contrast.times:
         return
     first, second = contrast.names
@@ -68,7 +59,7 @@ def _times(contrast: Contrast) -> Iterator[Part]:
             "low": times.interval[0] if times.interval else times.ratio,
             "high": times.interval[1] if times.interval else times.ratio,
             "colour": _COLOURS.get(times.verdict, STATES["skipped"]),
-            "verdict": verdict_text(times),
+            "verdict": comparison.verdict_text(times),
         }
         for times in contrast.times
         if times.ratio is not None
@@ -87,21 +78,21 @@ def _times(contrast: Contrast) -> Iterator[Part]:
     ]
     spec = {"data": {"values": values}, "height": 30 + 30 * len(values), "layer": layers}
     yield Plot("Ratio of the times of each stage, with its interval of 95 %; 1 is no difference", spec, grid)
-    yield Text(f"Mind: {CAVEAT}.", "note")
+    yield Text(f"Mind: {comparison.CAVEAT}.", "note")
 
 
-def _row_of_times(ratio: Times) -> list[str | float | None]:
+def _row_of_times(ratio: comparison.Times) -> list[str | float | None]:
     low, high = ratio.interval or (None, None)
     numbers = [None if value is None else float(f"{value:.3g}") for value in (ratio.ratio, low, high)]
-    times = map(seconds_text, ratio.median)
-    return [ratio.stage, tasks_text(ratio), *times, *numbers, p_text(ratio.shift), verdict_text(ratio)]
+    times, p = map(comparison.seconds_text, ratio.median), comparison.p_text(ratio.shift)
+    return [ratio.stage, comparison.tasks_text(ratio), *times, *numbers, p, comparison.verdict_text(ratio)]
 
 
-def _results(contrast: Contrast) -> Iterator[Part]:
+def _results(contrast: comparison.Contrast) -> Iterator[Part]:
     if contrast.results:
         means = (f"mean in {name}" for name in contrast.names)
         heads = ("output", "tasks", "differ", *means, "change", "p", "largest difference")
-        rows = [[cell.strip() for cell in row] for row in rows_of_results(contrast.results)]
+        rows = [[cell.strip() for cell in row] for row in comparison.rows_of_results(contrast.results)]
         yield Grid("What the tasks made", heads, rows)
 
 

@@ -21,32 +21,16 @@ from diel.digits import column_digits
 from diel.errors import DielError
 from diel.files import put
 from diel.form import NOT_AS_IT_SHOULD_BE
-from diel.page.panel import (
-    FEWEST,
-    SERIES,
-    STATES,
-    Alternatives,
-    Bar,
-    Cell,
-    Facts,
-    Grid,
-    Log,
-    Panel,
-    Part,
-    Picture,
-    Plot,
-    Sketch,
-    Text,
-    scalar_text,
-)
+from diel.page import panel as parts
 from diel.page.panels import ENTRIES, Public, panel_of, panels_of
+from diel.page.plot import SERIES, STATES
 from diel.page.run_view import RunView
 from diel.status.columns import MAX_ROWS, columns, markdown_table, plain, printable, shorten, width_of
 from diel.status.sections import SECTIONS, View
 from diel.values import bare
 
 
-def panel_data(panel: Panel) -> dict[str, Any]:
+def panel_data(panel: parts.Panel) -> dict[str, Any]:
     """Return a panel as JSON, with a digest that tells whether it changed."""
     charts: Charts = {}
     html = panel_html(panel, charts)
@@ -128,10 +112,7 @@ def _style() -> str:
 
 
 def script() -> str:
-    """Return the script. Bundling it takes one to two seconds, so it is kept in the user's cache.
-
-    Raise DielError where the library is absent.
-    """
+    """Return the script, bundled in seconds and kept in the user's cache. Raise DielError without Vega."""
     try:
         import vl_convert  # an extra
     except ImportError as error:
@@ -161,7 +142,7 @@ def escape(text: str) -> str:
     return escaped(bare(text))
 
 
-def panel_html(panel: Panel, charts: Charts) -> str:
+def panel_html(panel: parts.Panel, charts: Charts) -> str:
     """Return a panel; its charts are added to `charts`."""
     writer = _Parts(panel.name, charts)
     inner = "".join(writer.html(part) for part in panel.parts)
@@ -174,28 +155,28 @@ class _Parts:
     def __init__(self, name: str, charts: Charts) -> None:
         self._name, self._charts, self._count = name, charts, 0
 
-    def html(self, part: Part) -> str:
+    def html(self, part: parts.Part) -> str:
         match part:
-            case Text():
+            case parts.Text():
                 marked = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(part.text))
                 return f'<p class="{part.tone or "text"}">{marked}</p>'
-            case Facts():
+            case parts.Facts():
                 return _facts(part)
-            case Grid():
+            case parts.Grid():
                 return table_html(part)
-            case Plot():
+            case parts.Plot():
                 return f"<figure>{self._chart(part)}</figure>"
-            case Alternatives():
+            case parts.Alternatives():
                 return self._choice(part)
-            case Picture():
+            case parts.Picture():
                 source = f"data:{part.media};base64,{base64.b64encode(part.data).decode()}"
                 image = f'<img src="{source}" alt="{escape(part.alt)}">'
                 return f'<figure class="picture">{image}{_caption(part.caption)}</figure>'
-            case Sketch():
+            case parts.Sketch():
                 numbers = _numbers(part.table)
                 drawing = f'<div class="drawing" {_scrolled(part.caption)}>{part.svg}</div>'
                 return f"<figure>{_caption(part.caption)}{drawing}{numbers}</figure>"
-            case Log():
+            case parts.Log():
                 text = f"<pre {_scrolled(part.caption)}>{escape(part.text)}</pre>"
                 return f'<figure class="log">{_caption(part.caption)}{text}</figure>'
 
@@ -203,14 +184,14 @@ class _Parts:
         self._count += 1
         return f"{self._name}-{self._count}"
 
-    def _chart(self, chart: Plot) -> str:
+    def _chart(self, chart: parts.Plot) -> str:
         key = self._id()
         self._charts[key] = _finite(chart.spec)
         label = escape(chart.caption)
         place = f'<div class="chart" id="{key}" role="img" aria-label="{label}"></div>'
         return f"{_caption(chart.caption)}{place}{_numbers(chart.table)}"
 
-    def _choice(self, choice: Alternatives) -> str:
+    def _choice(self, choice: parts.Alternatives) -> str:
         group = self._id()
         options, figures = [], []
         for place, (name, chart) in enumerate(choice.charts):
@@ -232,23 +213,24 @@ def _scrolled(name: str) -> str:
     return f'tabindex="0" role="group" aria-label="{escape(name)}"'
 
 
-def _numbers(table: Grid) -> str:
+def _numbers(table: parts.Grid) -> str:
     summary = f'<summary aria-label="The numbers: {escape(table.caption)}">The numbers</summary>'
     return f"<details>{summary}{table_html(table)}</details>"
 
 
-def _facts(facts: Facts) -> str:
+def _facts(facts: parts.Facts) -> str:
     rows = "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts.facts
     )
     return f'<dl class="{"figures" if facts.big else "facts"}">{rows}</dl>'
 
 
-def table_html(table: Grid) -> str:
+def table_html(table: parts.Grid) -> str:
     """Return a table; columns of numbers are aligned at their right."""
     cells = [*zip(*table.rows, strict=True)] or [()] * len(table.columns)
     kinds = [{type(cell) for cell in column if cell is not None} for column in cells]
-    numeric, digits = [bool(types) and types <= {int, float} for types in kinds], column_digits(cells, FEWEST)
+    numeric = [bool(types) and types <= {int, float} for types in kinds]
+    digits = column_digits(cells, parts.FEWEST)
     head = "".join(
         f'<th scope="col"{_right(right)}>{escape(name)}</th>'
         for name, right in zip(table.columns, numeric, strict=True)
@@ -267,29 +249,29 @@ def _right(right: bool) -> str:
     return ' class="number"' if right else ""
 
 
-def _cells(row: Sequence[Cell], numeric: Sequence[bool], digits: Sequence[int]) -> Iterator[str]:
+def _cells(row: Sequence[parts.Cell], numeric: Sequence[bool], digits: Sequence[int]) -> Iterator[str]:
     for place, cell in enumerate(row):
         begin, end = ("td", "td") if place else ('th scope="row"', "th")
         yield f"<{begin}{_right(numeric[place])}>{_cell(cell, digits[place])}</{end}>"
 
 
-def _cell(cell: Cell, digits: int) -> str:
-    if isinstance(cell, Bar):
+def _cell(cell: parts.Cell, digits: int) -> str:
+    if isinstance(cell, parts.Bar):
         return _bar(cell)
     if isinstance(cell, str):
         return escape(cell if len(cell) > _WORD else cell.replace(" ", "\N{NO-BREAK SPACE}"))
-    return scalar_text(cell, digits)
+    return parts.scalar_text(cell, digits)
 
 
-def _bar(bar: Bar) -> str:
+def _bar(bar: parts.Bar) -> str:
     """Return a bar of shares as SVG: attributes, for a page without styles of elements."""
-    at, parts = 0.0, []
+    at, bars = 0.0, []
     for name, share in bar.shares:
         width = 100 * max(0.0, min(1.0, share))
-        parts.append(f'<rect class="s-{escape(name)}" x="{at:.2f}" width="{width:.2f}" height="8"></rect>')
+        bars.append(f'<rect class="s-{escape(name)}" x="{at:.2f}" width="{width:.2f}" height="8"></rect>')
         at += width
     box = 'class="bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true"'
-    return f"<span>{escape(bar.text)}</span><svg {box}>{''.join(parts)}</svg>"
+    return f"<span>{escape(bar.text)}</span><svg {box}>{''.join(bars)}</svg>"
 
 
 def _finite(value: Any) -> Any:
@@ -307,30 +289,30 @@ LEFT_OUT = ("graph", "timeline", "cores", "reported", "artifacts", "hyperparamet
 LONGEST = 300
 
 
-def panel_text(panel: Panel, width: int) -> str:
+def panel_text(panel: parts.Panel, width: int) -> str:
     """Return the parts of a panel below each other, as text."""
     return "\n\n".join(_part_text(part, width) for part in panel.parts)
 
 
-def _part_text(part: Part, width: int) -> str:
+def _part_text(part: parts.Part, width: int) -> str:
     match part:
-        case Text():
+        case parts.Text():
             return fill(printable(part.text.replace("`", "")), width)
-        case Facts():
+        case parts.Facts():
             return "\n".join(columns([(name, printable(value)) for name, value in part.facts]))
-        case Grid():
+        case parts.Grid():
             return _table(part, part.caption, width)
-        case Plot() | Sketch():
+        case parts.Plot() | parts.Sketch():
             return _table(part.table, part.caption, width)
-        case Alternatives():
+        case parts.Alternatives():
             return _part_text(part.charts[0][1], width)
-        case Log():
+        case parts.Log():
             return "\n".join([part.caption, *(f"  {printable(line)}" for line in part.text.splitlines())])
-        case Picture():
+        case parts.Picture():
             return f"{part.caption}: `diel view --web` shows it"
 
 
-def _table(grid: Grid, caption: str, width: int) -> str:
+def _table(grid: parts.Grid, caption: str, width: int) -> str:
     """Return rows of cells. Too wide for the screen, each row is a paragraph that names its cells."""
     rows, more = _texts(grid, MOST_ROWS)
     numbers = [
@@ -363,41 +345,41 @@ def report(view: RunView) -> str:
     return "\n".join([f"# {plain(status.run)}: {status.state}", "", *lines])
 
 
-def _markdown(panel: Panel) -> Iterator[str]:
+def _markdown(panel: parts.Panel) -> Iterator[str]:
     """Yield the parts of a panel; charts as their numbers where the panel has no table."""
-    has_table = any(isinstance(part, Grid) for part in panel.parts)
+    has_table = any(isinstance(part, parts.Grid) for part in panel.parts)
     for part in panel.parts:
         match part:
-            case Text():
+            case parts.Text():
                 yield from (plain(part.text), "")
-            case Facts():
+            case parts.Facts():
                 yield from (*(f"- {name}: {plain(value)}" for name, value in part.facts if value), "")
-            case Grid():
+            case parts.Grid():
                 yield from _markdown_grid(part)
-            case Plot() if not has_table:
+            case parts.Plot() if not has_table:
                 yield from _markdown_grid(part.table)
-            case Alternatives() if not has_table:
+            case parts.Alternatives() if not has_table:
                 yield from (line for _, chart in part.charts for line in _markdown_grid(chart.table))
-            case Log():
+            case parts.Log():
                 lines = map(printable, part.text.splitlines())
                 yield from (f"{plain(part.caption)}:", "", "```", *lines, "```", "")
 
 
-def _markdown_grid(grid: Grid) -> Iterator[str]:
+def _markdown_grid(grid: parts.Grid) -> Iterator[str]:
     rows, more = _texts(grid, MAX_ROWS)
     yield from (f"{plain(grid.caption)}:", "", *markdown_table(grid.columns, rows))
     if more:
         yield from (f"and {more:,} more.", "")
 
 
-def _texts(grid: Grid, most: int) -> tuple[list[list[str]], int]:
+def _texts(grid: parts.Grid, most: int) -> tuple[list[list[str]], int]:
     """Return the first rows of a table as texts, and how many more there are."""
     rows = grid.rows[:most]
-    digits = column_digits([*zip(*rows, strict=True)], FEWEST)
+    digits = column_digits([*zip(*rows, strict=True)], parts.FEWEST)
     return [[*map(_cell_text, row, digits)] for row in rows], grid.more + len(grid.rows) - len(rows)
 
 
-def _cell_text(cell: Cell, digits: int) -> str:
-    if isinstance(cell, Bar):
+def _cell_text(cell: parts.Cell, digits: int) -> str:
+    if isinstance(cell, parts.Bar):
         return printable(cell.text)
-    return shorten(printable(cell), LONGEST) if isinstance(cell, str) else scalar_text(cell, digits)
+    return shorten(printable(cell), LONGEST) if isinstance(cell, str) else parts.scalar_text(cell, digits)

@@ -10,7 +10,8 @@ from contextlib import suppress
 from diel.digits import grouped_text
 from diel.errors import DielError, counted
 from diel.page.graph import waits
-from diel.page.panel import Bar, Cell, Facts, Grid, Part, Text, lasting
+from diel.page.panel import Bar, Cell, Facts, Grid, Part, Text
+from diel.page.plot import lasting
 from diel.page.run_view import RunView
 from diel.page.timeline import Cores, allotments, task_cores
 from diel.project.run_file import RunFile

@@ -17,7 +17,8 @@ from diel.form import NOT_AS_IT_SHOULD_BE
 from diel.journal.segment import segments
 from diel.page import graph, head, timeline
 from diel.page.outcome import result, search, service
-from diel.page.panel import Cell, Entry, Facts, Grid, Log, Panel, Part, Picture, Sketch, Text, cell
+from diel.page.panel import Cell, Entry, Facts, Grid, Log, Panel, Part, Picture, Sketch, Text
+from diel.page.plot import cell
 from diel.page.run_view import RunView
 from diel.project.lease import read_lease
 from diel.project.run_file import read_kept_workflow

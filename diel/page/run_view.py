@@ -14,8 +14,7 @@ from diel.journal.history import look_at
 from diel.journal.segment import Reader
 from diel.paths import RunPaths
 from diel.results import RunReader
-from diel.status import Status
-from diel.status.run import fold_status
+from diel.status.run import Status, fold_status
 from diel.timeline import Timeline, read_timeline
 
 if TYPE_CHECKING:

@@ -9,30 +9,15 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from diel.errors import DielError
-from diel.page.panel import (
-    LABELS,
-    STATES,
-    Cell,
-    Clock,
-    Facts,
-    Grid,
-    Part,
-    Plot,
-    Text,
-    amount,
-    lasting,
-    layer,
-    nominal,
-    stage_colour,
-)
+from diel.page.panel import Cell, Facts, Grid, Part, Plot, Text
+from diel.page.plot import LABELS, STATES, Clock, amount, lasting, layer, nominal, stage_colour
 from diel.page.run_view import RunView
 from diel.results.usage import asked_in, with_asked
 from diel.site import read_kept_site
 from diel.site.shape import Shape, ask_of, cores_of
 from diel.spec.stage import TOGETHER
 from diel.status.run import is_hopeless
-from diel.timeline import Span, Timeline
-from diel.timeline.timeline import Bins
+from diel.timeline import Bins, Span, Timeline
 
 MOST = 6000
 """Attempts that are drawn one by one; with more, the shares of time that they took."""

@@ -16,7 +16,7 @@ from diel.results.picked import picked_tasks
 from diel.results.reader import RunReader
 from diel.results.rows import answered_of
 from diel.states import RunState, TaskState, TrialState
-from diel.status import axes_of
+from diel.status.axis import axes_of
 from diel.table import Listing, Moment
 from diel.tasks.metrics import FILE, Metric, Metrics
 from diel.tasks.results import origin_dirs

@@ -41,7 +41,8 @@ from diel.spec.data import Filling
 from diel.spec.forms.axis import Points, read_kept
 from diel.spec.forms.rows import Derived, read_points
 from diel.states import RunState
-from diel.status import AxisStatus, axes_of, standing
+from diel.status.axis import AxisStatus, axes_of
+from diel.status.run import standing
 from diel.tasks.link import Link
 from diel.tasks.recipe import Recipe, family_parts
 from diel.tasks.results import MissingInput, Results, carry, output_of

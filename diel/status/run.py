@@ -57,10 +57,7 @@ class ServiceStatus(NamedTuple):
 
 
 def services_of(paths: RunPaths, *, driven: bool) -> tuple[ServiceStatus, ...]:
-    """Return the services of a run that has a folder for them.
-
-    `driven`: whether it has a controller. Without one, none stays up.
-    """
+    """Return the services of a run that has a folder for them. Without a controller (`driven`) none is up."""
     names = sorted(entry.name for entry in os.scandir(paths.services) if entry.is_dir())
     return tuple(ServiceStatus(name, tuple(_replicas(paths, name, driven))) for name in names)
 
@@ -199,10 +196,7 @@ class Status:
 
 
 def read_status(paths: RunPaths, reader: Reader | None = None) -> Status:
-    """Return the status of a run now. The reader of an earlier call makes the next one cheap.
-
-    Raise UsageError where the run's files are in a form that this diel cannot read.
-    """
+    """Return the status now, cheaply with an earlier call's reader. Raise UsageError for an unknown form."""
     if reader is None:
         return fold_status(paths, read_run(paths))
     reader.catch_up()

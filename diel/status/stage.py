@@ -192,35 +192,37 @@ def find_stage(reader: Reader, name: str) -> StageHistory:
     stages = reader.history.stages
     if name in stages:
         return stages[name]
-    written = stage_names(reader.paths)
-    if name in written:
+    names = dict.fromkeys([*stages, *stage_names(reader.paths)])
+    if name in names:
         return StageHistory("analysis", 0, bytearray())
-    names = [*stages, *(other for other in written if other not in stages)]
     hint = did_you_mean(name, names) or f"stages: {', '.join(names) or 'none yet'}"
     raise UsageError(f"{reader.paths.run_id} has no stage '{name}'; {hint}")
 
 
 def find_task(reader: Reader, task: str) -> tuple[str, int]:
-    """Return the stage and index of `simulate/17`, or of a stage that has one task.
+    """Return the stage and index of `simulate/17`, or of a stage that has one task. Raise UsageError."""
+    name, slash, _ = task.partition("/")
+    total, run = find_stage(reader, name).total, reader.paths.run_id
+    if slash:
+        return name, index_of(run, task, total)
+    if total != 1:
+        has = _tasks_text(name, total)
+        raise UsageError(f"{run}: '{name}' has {has}; choose one, or its point: {name} NAME=VALUE")
+    return name, 0
 
-    Raise UsageError where there is no such task.
-    """
-    name, slash, text = task.partition("/")
-    stage = find_stage(reader, name)
-    run = reader.paths.run_id
-    last = stage.total - 1
-    if not slash:
-        if stage.total != 1:
-            tasks = f"{stage.total} tasks, {name}/0 to {name}/{last}" if stage.total else "no tasks yet"
-            raise UsageError(f"{run}: '{name}' has {tasks}; choose one, or its point: {name} NAME=VALUE")
-        return name, 0
+
+def index_of(run: str, task: str, total: int) -> int:
+    """Return the index in `simulate/17`. Raise UsageError where a stage of so many tasks has no such task."""
+    name, _, text = task.partition("/")
     if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise UsageError(f"'{task}' is not a task; write STAGE/INDEX, for instance {name}/0")
-    index = int(text)
-    if index > last:
-        tasks = "no tasks yet" if last < 0 else f"{counted(last + 1, 'task')}, {name}/0 to {name}/{last}"
-        raise UsageError(f"{run} has no task '{task}'; '{name}' has {tasks}")
-    return name, index
+        raise UsageError(f"'{task}': expected STAGE/INDEX, such as {name}/0")
+    if int(text) >= total:
+        raise UsageError(f"{run} has no task '{task}'; '{name}' has {_tasks_text(name, total)}")
+    return int(text)
+
+
+def _tasks_text(name: str, total: int) -> str:
+    return f"{counted(total, 'task')}, {name}/0 to {name}/{total - 1}" if total else "no tasks yet"
 
 
 def never_came(stage: StageHistory) -> list[list[int]]:

@@ -144,7 +144,7 @@ class Ledger:
         self._leave({"event": "end", "state": state})
         write_keys(self.paths)
         if sum(stage.total for stage in self.history.stages.values()) >= MANY:
-            from diel.timeline.timeline import read_timeline  # here: few runs are so large
+            from diel.timeline import read_timeline  # here: few runs are so large
 
             read_timeline(self.paths)
 

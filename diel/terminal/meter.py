@@ -15,7 +15,7 @@ from diel.paths import here
 from diel.plan import Plan
 from diel.site import cores_of
 from diel.states import RunState, TaskState
-from diel.status import AxisStatus, axes_of
+from diel.status.axis import AxisStatus, axes_of
 from diel.status.columns import columns, one_line, paint, paint_state
 from diel.status.run import ended_status, is_hopeless, is_live
 from diel.status.sections import SECTIONS, next_steps

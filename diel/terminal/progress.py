@@ -25,11 +25,10 @@ from diel.errors import DielError
 from diel.journal.history import History
 from diel.paths import here
 from diel.states import EXIT_CODES, RunState, TaskState
-from diel.status import AxisStatus, task_of
-from diel.status.axis import axis_lines, end_text
+from diel.status.axis import AxisStatus, axis_lines, end_text
 from diel.status.columns import one_line, paint, printable
 from diel.status.sections import WIDE
-from diel.status.stage import count_text, failure_lines
+from diel.status.stage import count_text, failure_lines, task_of
 from diel.terminal.meter import Meter, Row, blocks_text, start_line, summary
 from diel.values import format_duration
 
@@ -73,7 +72,7 @@ def _drive(controller: Controller, *, quiet: bool) -> int:
             gone = f"{controller.paths.root} was removed while the run was under way"
             raise DielError(f"{gone}: what it had done is lost; `diel run` begins it again") from error
         finally:
-            watch.last_look(controller.history)
+            watch.look(controller.history, last=True)
             watch.close()
     lines = summary(controller, state, time.monotonic() - began, quiet=quiet)
     if controller.left:
@@ -122,14 +121,11 @@ class Foreground:
         if now < self._next:
             return
         self._meter.begin(history)
-        self._look(history, last=False)
+        self.look(history)
         self._next = now + max(PAUSE, SHARE * (time.monotonic() - now))
 
-    def last_look(self, history: History) -> None:
-        """Show how the run ended."""
-        self._look(history, last=True)
-
-    def _look(self, history: History, *, last: bool) -> None:
+    def look(self, history: History, *, last: bool = False) -> None:
+        """Show what failed and how far the run is, or how it ended."""
         if len(history.failures) != self._known_failures:
             self._tell_failures(history)
         if history.trouble != self._known_trouble:

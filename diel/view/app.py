@@ -25,25 +25,12 @@ from diel.paths import RunPaths
 from diel.project.runs import all_runs
 from diel.project.submission import newest_submission
 from diel.states import RunState, TaskState
-from diel.status import Status
 from diel.status.columns import tasks_text
+from diel.status.run import Status
 from diel.status.sections import SECTIONS, View, block_lines
 from diel.status.stage import StageStatus, failure_lines, kind_of
 from diel.values import clock, format_duration
-from diel.view.charts import (
-    ANSI,
-    STAGE_COLUMNS,
-    Chart,
-    axis_charts,
-    draw,
-    head,
-    lanes_text,
-    running_lines,
-    stage_cells,
-    state_text,
-    task_row,
-    work_charts,
-)
+from diel.view import charts
 from diel.view.looking import Looking, WatchedScreen
 from diel.view.task_screen import TaskList, TaskScreen
 from diel.view.watched import Watched
@@ -59,7 +46,6 @@ _COLUMNS = ("run", "state", "done", "failed", "began", "took")
 class RunsScreen(Looking):
     """The runs of a project, the newest first."""
 
-    DEFAULT_CSS = "RunsScreen #title { padding: 0 1; } RunsScreen DataTable { height: 1fr; }"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("q,escape", "app.quit", "quit")]
 
     def __init__(self, runs: Path, interval: float) -> None:
@@ -91,9 +77,8 @@ class RunsScreen(Looking):
             if status is not None and not status.state.live:
                 watched.reader = None  # it may be resumed, and is read anew then
         self._rows = {name: row for name, row in self._rows.items() if name in runs}
-        self._watched = {
-            name: watched for name, watched in self._watched.items() if name in runs and not watched.is_over
-        }
+        going = {name: w for name, w in self._watched.items() if w.status is None or w.status.state.live}
+        self._watched = {name: watched for name, watched in going.items() if name in runs}
 
     def draw(self) -> None:
         rows = [_row(*self._rows[name]) for name in self._order if name in self._rows]
@@ -122,9 +107,9 @@ def _row(paths: RunPaths, status: Status | None, flaw: str) -> list[Text]:
     failed = status.count(TaskState.FAILED)
     return [
         Text(status.run),
-        state_text(status.state.value),
+        charts.state_text(status.state.value),
         Text(f"{status.good:,}/{status.total_text}", justify="right"),
-        state_text("failed", failed) if failed else Text(""),
+        charts.state_text("failed", failed) if failed else Text(""),
         Text("" if status.began is None else clock(status.began)[:-3]),
         Text(format_duration(status.elapsed), justify="right"),
     ]
@@ -133,12 +118,13 @@ def _row(paths: RunPaths, status: Status | None, flaw: str) -> list[Text]:
 class ViewApp(App[None]):
     """The runs of a project, and at first one of them."""
 
+    CSS_PATH = "view.tcss"
     TITLE = "diel"
     ENABLE_COMMAND_PALETTE = False
 
     def __init__(self, runs: Path, paths: RunPaths, interval: float) -> None:
         super().__init__()
-        self.ansi_theme_dark = self.ansi_theme_light = ANSI
+        self.ansi_theme_dark = self.ansi_theme_light = charts.ANSI
         self._screens = (RunsScreen(runs, interval), RunScreen(paths, interval))
 
     def on_mount(self) -> None:
@@ -154,6 +140,7 @@ def show(runs: Path, paths: RunPaths, interval: float) -> None:
 
 
 CHART = 12
+TABS = ("stages", "tasks", "charts", "blocks", "failures", "page")
 STAGES = "stages"
 """The panel of the page that is shown at first: what stages use of what they have, and advice."""
 MOST_KINDS = 200
@@ -162,27 +149,8 @@ MOST_KINDS = 200
 class RunScreen(WatchedScreen):
     """A run, as its files show it now."""
 
-    DEFAULT_CSS = """
-    RunScreen { overflow: hidden; }
-    RunScreen TabbedContent { height: 1fr; }
-    RunScreen #head { height: auto; max-height: 6; padding: 0 1; }
-    RunScreen #stages { height: auto; max-height: 60%; }
-    RunScreen TabPane { padding: 0; }
-    RunScreen #sections, RunScreen #blocks-text { padding: 1 1 0 1; height: auto; }
-    RunScreen #chosen { height: 1; }
-    RunScreen #chosen Select { width: 26; }
-    RunScreen #chosen Static { width: 1fr; padding-left: 1; }
-    RunScreen #panel { width: 32; }
-    RunScreen #panel-text { padding: 1; height: auto; }
-    RunScreen .chart { height: auto; margin: 0 1 1 1; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("1", "tab('stages-tab')", "stages", show=False),
-        Binding("2", "tab('tasks-tab')", "tasks", show=False),
-        Binding("3", "tab('charts-tab')", "charts", show=False),
-        Binding("4", "tab('blocks-tab')", "blocks", show=False),
-        Binding("5", "tab('failures-tab')", "failures", show=False),
-        Binding("6", "tab('page-tab')", "page", show=False),
+        *(Binding(str(n), f"tab('{name}-tab')", name, show=False) for n, name in enumerate(TABS, 1)),
         Binding("e", "explain", "explain"),
         Binding("c", "cancel", "cancel"),
         Binding("r", "resume", "resume"),
@@ -195,7 +163,7 @@ class RunScreen(WatchedScreen):
         self._tab = "stages-tab"
         self._entry = STAGES
         self._time_left: str | None = None
-        self._charts: list[Chart] = []
+        self._charts: list[charts.Chart] = []
         self._panel = ""
         self._drawn: dict[str, object] = {}
         """What each part shows, so that only what changed is drawn again."""
@@ -239,7 +207,7 @@ class RunScreen(WatchedScreen):
             return
         self._time_left = left_text(view)
         if self._tab == "charts-tab":
-            self._charts = [*axis_charts(view.status.axes), *work_charts(view)]
+            self._charts = [*charts.axis_charts(view.status.axes), *charts.work_charts(view)]
         elif self._tab == "page-tab":
             entry = next(candidate for candidate in ENTRIES if candidate.name == self._entry)
             panel = panel_of(entry, view)
@@ -248,7 +216,7 @@ class RunScreen(WatchedScreen):
 
     def draw(self) -> None:
         status = self.watched.status
-        self.query_one("#head", Static).update(head(status, self.watched.flaws, self._time_left))
+        self.query_one("#head", Static).update(charts.head(status, self.watched.flaws, self._time_left))
         if status is None:
             return
         if self._drawn.get("state") != status.state:
@@ -260,7 +228,7 @@ class RunScreen(WatchedScreen):
         lines += [f"{stage.name}: no tasks, {stage.void}" for stage in status.stages if stage.void]
         self._update("#sections", Text.from_ansi("\n".join(lines[1:])))
         blocks = block_lines(status, width, show_all=True) or ["It runs on this machine, without blocks."]
-        blocks += running_lines(self.watched, width)
+        blocks += charts.running_lines(self.watched, width)
         self._update("#blocks-text", Text.from_ansi("\n".join(blocks)))
         self._draw_tasks(status)
         self._draw_failures(status)
@@ -276,15 +244,15 @@ class RunScreen(WatchedScreen):
         table = self.query_one("#stages", DataTable)
         width = max(8, min(30, self.size.width - 70))
         if not table.columns:  # with the first rows: a heading stays as wide as it was drawn
-            for label in STAGE_COLUMNS:
+            for label in charts.STAGE_COLUMNS:
                 table.add_column(label, key=label or "bar")
         for stage in status.stages:
             times = None if self.watched.timeline is None else self.watched.timeline.stages.get(stage.name)
-            cells = stage_cells(stage, None if times is None else times.quantile(0.95), width)
+            cells = charts.stage_cells(stage, None if times is None else times.quantile(0.95), width)
             if stage.name not in table.rows:
                 table.add_row(*cells, key=stage.name)
             elif self._drawn.get(f"stage {stage.name}") != cells:
-                for label, cell in zip(STAGE_COLUMNS, cells, strict=True):
+                for label, cell in zip(charts.STAGE_COLUMNS, cells, strict=True):
                     table.update_cell(stage.name, label or "bar", cell, update_width=True)
             self._drawn[f"stage {stage.name}"] = cells
 
@@ -318,7 +286,7 @@ class RunScreen(WatchedScreen):
 
     def _task_row(self, index: int) -> Text:
         stage = self._stage()
-        return Text() if stage is None else task_row(self.watched, stage.name, index)
+        return Text() if stage is None else charts.task_row(self.watched, stage.name, index)
 
     @on(DataTable.RowSelected, "#stages")
     def _open_stage(self, event: DataTable.RowSelected) -> None:
@@ -347,17 +315,17 @@ class RunScreen(WatchedScreen):
         self.look_again()
 
     def _draw_charts(self, status: Status) -> None:
-        timeline, charts = self.watched.timeline, self._charts
+        timeline, shown = self.watched.timeline, self._charts
         if self._tab != "charts-tab":
             return
         around = self.query_one("#charts", VerticalScroll)
         width = max(self.size.width - 6, 30)
-        key = (charts, width, timeline is not None and (timeline.last, dict(timeline.begun)), status.state)
+        key = (shown, width, timeline is not None and (timeline.last, dict(timeline.begun)), status.state)
         if self._drawn.get("charts") == key:
             return
         self._drawn["charts"] = key
-        drawn = [] if timeline is None else [lanes_text(timeline, status, width)]
-        self.show_below(around, [*drawn, *(draw(chart, width, CHART) for chart in charts)], "chart")
+        drawn = [] if timeline is None else [charts.lanes_text(timeline, status, width)]
+        self.show_below(around, [*drawn, *(charts.draw(chart, width, CHART) for chart in shown)], "chart")
 
     def _draw_failures(self, status: Status) -> None:
         kinds: dict[tuple[str, ...], list[int]] = {}

@@ -18,9 +18,9 @@ from diel.errors import DielError, counted
 from diel.page.run_view import RunView
 from diel.page.timeline import allotments, busy_cores, rows_of, steps_of, task_cores
 from diel.states import RunState, TaskState, TrialState
-from diel.status import Status
 from diel.status.axis import AxisStatus, CourseStatus, course_name, objectives_text, what_text
 from diel.status.columns import printable, shorten
+from diel.status.run import Status
 from diel.status.stage import StageStatus, count_text, mean_text
 from diel.timeline import Timeline
 from diel.values import bare, format_duration, point_text
@@ -202,19 +202,14 @@ def lanes_text(timeline: Timeline, status: Status, width: int) -> Text:
     stages = [stage.name for stage in status.stages]
     letters = {name: _LETTERS[place % len(_LETTERS)] for place, name in enumerate(stages)}
     lines = [_block_line(block, span) for block in status.blocks[-MOST_BLOCKS:]]
-    lanes_of: dict[str, list[int]] = {}
-    for lane, label in enumerate(rows_of(timeline, MOST_ROWS)):
-        lanes_of.setdefault(label, []).append(lane)
-    rows = sorted(lanes_of.items(), key=lambda row: (timeline.lanes[row[1][0]].node, row[1][0]))
-    cells = _cells(timeline, status, span)
-    for label, lanes in rows[:MOST_ROWS]:
+    labels = rows_of(timeline, MOST_ROWS)
+    first = {label: lane for lane, label in reversed([*enumerate(labels)])}
+    rows = sorted(first, key=lambda label: (timeline.lanes[first[label]].node, first[label]))
+    cells = _cells(timeline, status, span, labels)
+    for label in rows[:MOST_ROWS]:
         line = Text(f"{label[:LABEL]:<{LABEL}} ")
         for place in range(span.cells):
-            at: defaultdict[str, float] = defaultdict(float)
-            for lane in lanes:
-                for name, seconds in cells[lane].get(place, {}).items():
-                    at[name] += seconds
-            line.append_text(_cell(at, stages, letters))
+            line.append_text(_cell(cells[label].get(place, {}), stages, letters))
         lines.append(line)
     if len(rows) > MOST_ROWS:
         lines.append(Text(f"… {len(rows) - MOST_ROWS:,} more"))
@@ -226,18 +221,18 @@ def lanes_text(timeline: Timeline, status: Status, width: int) -> Text:
     return Text("\n").join([*lines, legend])
 
 
-def _cells(timeline: Timeline, status: Status, span: Stretch) -> defaultdict[int, Cells]:
-    lanes: defaultdict[int, Cells] = defaultdict(lambda: defaultdict(lambda: defaultdict(float)))
+def _cells(timeline: Timeline, status: Status, span: Stretch, labels: list[str]) -> defaultdict[str, Cells]:
+    rows: defaultdict[str, Cells] = defaultdict(lambda: defaultdict(lambda: defaultdict(float)))
     for name, stage in timeline.stages.items():
         for lane, bins in stage.lanes.items():
             for place, busy in bins.busy.items():
-                lanes[lane][span.cell(timeline.origin + (place + 0.5) * timeline.width)][name] += busy
+                rows[labels[lane]][span.cell(timeline.origin + (place + 0.5) * timeline.width)][name] += busy
             for place in bins.failed:
-                lanes[lane][span.cell(timeline.origin + (place + 0.5) * timeline.width)][""] = 1
+                rows[labels[lane]][span.cell(timeline.origin + (place + 0.5) * timeline.width)][""] = 1
     for attempt in timeline.running(span.end, live=status.state.live):
         for place in range(span.cell(attempt.begin), span.cell(attempt.end) + 1):
-            lanes[attempt.lane][place][attempt.stage] += (span.end - span.begin) / span.cells
-    return lanes
+            rows[labels[attempt.lane]][place][attempt.stage] += (span.end - span.begin) / span.cells
+    return rows
 
 
 def _cell(at: dict[str, float], stages: Sequence[str], letters: dict[str, str]) -> Text:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -86,43 +86,22 @@ class Looking(Screen[None]):
 PATIENCE = 120.0
 
 
-class Answer(NamedTuple):
-    """A command, its exit code and its output."""
-
-    words: tuple[str, ...]
-    code: int
-    text: str
-
-
-def execute(paths: RunPaths, *words: str) -> Answer:
-    """Run a command on a run to its end."""
+def execute(paths: RunPaths, *words: str) -> tuple[str, str]:
+    """Run a command on a run to its end; return it, with its exit code if not 0, and its output."""
     command = [*PYTHON, "-m", "diel", *words, "--runs", str(paths.root.parent)]
-    none = subprocess.DEVNULL
+    files: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "errors": "replace"}
+    title = f"diel {' '.join(words)}"
     try:
-        process = subprocess.run(
-            command,
-            stdin=none,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=PATIENCE,
-            check=False,
-        )
+        process = subprocess.run(command, **files, text=True, timeout=PATIENCE, check=False)
     except subprocess.TimeoutExpired:
-        return Answer(words, 1, f"it has not ended after {PATIENCE:.0f} s")
-    return Answer(words, process.returncode, (process.stdout + process.stderr).strip())
+        return f"{title} (exit 1)", f"it has not ended after {PATIENCE:.0f} s"
+    code = f" (exit {process.returncode})" if process.returncode else ""
+    return title + code, (process.stdout + process.stderr).strip()
 
 
 class Asking(ModalScreen[bool]):
     """Asks whether to start a command."""
 
-    DEFAULT_CSS = """
-    Asking { align: center middle; }
-    Asking > Vertical { width: 70; max-width: 95%; height: auto; padding: 0 1; }
-    Asking > Vertical { border: round $foreground; background: $surface; }
-    Asking Horizontal { height: auto; align-horizontal: right; }
-    Asking Button { margin-left: 2; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", "yes"),
         Binding("n,escape", "answer(False)", "no"),
@@ -150,23 +129,16 @@ class Asking(ModalScreen[bool]):
 class AnswerScreen(ModalScreen[None]):
     """The screen with the output of a command."""
 
-    DEFAULT_CSS = """
-    AnswerScreen { align: center middle; }
-    AnswerScreen > VerticalScroll { width: 96%; height: 90%; padding: 0 1; }
-    AnswerScreen > VerticalScroll { border: round $foreground; background: $surface; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "dismiss", "back")]
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, command: str, output: str) -> None:
         super().__init__()
-        self._answer = answer
+        self._command, self._output = command, output
 
     def compose(self) -> ComposeResult:
-        answer = self._answer
         with VerticalScroll() as around:
-            code = f" (exit {answer.code})" if answer.code else ""
-            around.border_title = f"diel {' '.join(answer.words)}{code}"
-            yield Static(answer.text or "it said nothing", markup=False)
+            around.border_title = self._command
+            yield Static(self._output or "it said nothing", markup=False)
         yield Footer()
 
 
@@ -190,7 +162,9 @@ class WatchedScreen(Looking):
         self.notify(f"diel {' '.join(words)} …", timeout=3)
 
         def tell() -> None:
-            self.app.call_from_thread(self.app.push_screen, AnswerScreen(execute(self.watched.paths, *words)))
+            self.app.call_from_thread(
+                self.app.push_screen, AnswerScreen(*execute(self.watched.paths, *words))
+            )
 
         self.run_worker(tell, thread=True, group="command")
 

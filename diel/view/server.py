@@ -204,9 +204,6 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *words: Any) -> None:
         """Print nothing: the terminal is the user's."""
 
-    def address_string(self) -> str:
-        return ""
-
 
 LOCAL_PORT = 8080
 """The port on the user's own machine in the line that is printed."""

@@ -43,12 +43,6 @@ CHART = 10
 class TaskScreen(WatchedScreen):
     """A task of a run."""
 
-    DEFAULT_CSS = """
-    TaskScreen #head { height: auto; max-height: 6; padding: 0 1; }
-    TaskScreen #metrics { height: auto; max-height: 50%; padding: 0 1; }
-    TaskScreen #metrics Static { height: 10; }
-    TaskScreen RichLog { height: 1fr; border-top: solid $foreground-muted; padding: 0 1; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("e", "explain", "explain"),
         Binding("end", "end", "follow"),

@@ -19,7 +19,7 @@ from diel.page.run_view import RunView
 from diel.paths import RunPaths
 from diel.results import RunReader
 from diel.states import TaskState
-from diel.status import Status, fold_status
+from diel.status.run import Status, fold_status
 from diel.timeline import Timeline, load_timeline
 
 if TYPE_CHECKING:
@@ -46,11 +46,6 @@ class Watched:
         self._recorded: RunReader | None = None
         self._counts: object = None
         self._renewed = 0.0
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it does not go on by itself."""
-        return self.status is not None and not self.status.state.live
 
     def look(self) -> Status | None:
         """Return the status now; the last one where the run's files are gone; None where there was none."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from diel.cli.options import Duration, put, runs_option, stacked
+from diel.cli.options import duration, put, runs_option, stacked
 from diel.errors import DielError
 
 
@@ -28,9 +28,9 @@ def test_stacked_options_are_listed_in_their_order() -> None:
 
 
 def test_a_duration_is_in_seconds_and_needs_a_unit() -> None:
-    assert Duration().convert("1h30m", None, None) == 5400.0
+    assert duration("1h30m") == 5400.0
     with pytest.raises(click.BadParameter, match="without a unit"):
-        Duration().convert("90", None, None)
+        duration("90")
 
 
 def test_a_text_is_printed_or_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

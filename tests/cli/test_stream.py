@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.cli.stream import Program
+from diel.cli.commands.stream import Program
 from diel.errors import DielError
 from tests.cli.call import call
 from tests.throwaway import wait_for

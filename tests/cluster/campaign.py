@@ -20,7 +20,7 @@ import yaml
 from diel.journal.history import History, read_run
 from diel.paths import RunPaths
 from diel.project.submission import job_prefix
-from diel.status import read_status
+from diel.status.run import read_status
 from tests.cluster.cluster import Cluster, Job
 from tests.descendants import alive
 from tests.throwaway import Project, Record, Run, wait_for

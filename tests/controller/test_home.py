@@ -29,7 +29,7 @@ from diel.project.lease import take
 from diel.project.submission import job_name, job_prefix, make_submission, newest_submission
 from diel.scheduler import JobState, SchedulerBusy, SchedulerRefused, scheduler_named
 from diel.site import read_kept_site
-from diel.status import read_status
+from diel.status.run import read_status
 from tests.cli.call import call
 from tests.pretend import Pretend
 from tests.record import as_record

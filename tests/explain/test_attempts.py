@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from diel.errors import UsageError
-from diel.explain import explain_block, explain_run, explain_task
-from diel.explain.attempts import words
+from diel.explain.attempts import explain_block, words
+from diel.explain.run import explain_run
+from diel.explain.task import explain_task
 from diel.project.submission import make_submission, queued
 from diel.results import RunReader
 from diel.site import Site

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from diel.explain import explain_run, explain_task
+from diel.explain.run import explain_run
+from diel.explain.task import explain_task
 from diel.paths import RunPaths
 from diel.results import RunReader
 from tests.throwaway import Project

@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
-from diel.errors import UsageError
 from tests.explain.test_run import flow, of_task, text_of_task
 
 
@@ -37,10 +34,3 @@ def test_a_task_tells_its_point_parameters_command_and_inputs(tmp_path: Path) ->
     text = text_of_task(run, "score", 4)
     assert f"\ncommand\n    score 2.5 {log}\n    echo done\n" in text
     json.dumps(told)
-
-
-def test_a_task_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="'sim' has the tasks 0 to 2"):
-        of_task(flow(tmp_path), "sim", 3)
-    with pytest.raises(UsageError, match="'end' has no tasks: its axes are not known yet"):
-        of_task(flow(tmp_path / "two"), "end", 0)

@@ -11,7 +11,7 @@ import pytest
 
 from diel.comparison.trend import read_trend
 from diel.page.comparison import comparison_page, trend_page
-from diel.page.panel import STATES
+from diel.page.plot import STATES
 from tests.cli.call import call
 from tests.comparison.test_comparison import compared, sweep
 

@@ -9,7 +9,8 @@ import pytest
 
 from diel.journal.segment import SegmentWriter
 from diel.page import head, timeline
-from diel.page.panel import Facts, Plot, stage_colour
+from diel.page.panel import Facts, Plot
+from diel.page.plot import stage_colour
 from diel.page.run_view import RunView
 from tests.handmade import GONE, Handmade
 

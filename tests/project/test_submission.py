@@ -30,7 +30,7 @@ from diel.project.submission import (
     withdraw,
 )
 from diel.states import RunState
-from diel.status import read_status
+from diel.status.run import read_status
 from tests.written import Written
 
 NEW = History()

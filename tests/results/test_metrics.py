@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from diel.errors import UsageError
 from diel.results import RunReader, list_metrics, list_trials
 from diel.results.metrics import curves
-from diel.table import render, write_csv
+from diel.table import csv_text, render
 from diel.values import clock
 from tests.handmade import Handmade
 from tests.searched import MATERIALS, Searched, loop, search
@@ -58,8 +57,7 @@ def test_people_see_when_it_was_said_as_a_date_and_programs_as_seconds(run: Hand
     found = list_metrics(RunReader(run.paths), "train", at={"seed": 1, "depth": 4.0})
     assert list(render(found))[-1].endswith(f"  {clock(1795739111.5)}")
     assert json.dumps(found.rows[0][-1]) == "1795739111.5"
-    write_csv(found, file := io.StringIO())
-    assert file.getvalue().endswith(",1795739111.5\n")
+    assert csv_text(found).endswith(",1795739111.5\n")
 
 
 def test_a_point_chooses_tasks_and_a_limit_rows(run: Handmade) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from diel.errors import counted
 from diel.paths import RunPaths
-from diel.status import read_status
+from diel.status.run import read_status
 from tests.throwaway import Project
 
 FLOW = """

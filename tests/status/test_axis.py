@@ -13,9 +13,9 @@ from diel.journal.history import History, read_run
 from diel.journal.segment import Reader
 from diel.results import RunReader
 from diel.results.metrics import list_trials
-from diel.status import read_status
 from diel.status.axis import axis_lines, drawn_course, last_metric
 from diel.status.columns import width_of
+from diel.status.run import read_status
 from tests.cli.call import call
 from tests.record import as_record
 from tests.screen import Terminal

@@ -18,8 +18,7 @@ from diel.project.lease import Lease, read_lease, take
 from diel.project.runs import create_run
 from diel.project.submission import make_submission
 from diel.states import RunState, TaskState
-from diel.status import read_status
-from diel.status.run import fold_status, standing
+from diel.status.run import fold_status, read_status, standing
 from tests.handmade import HOST
 from tests.written import Written
 

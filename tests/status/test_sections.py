@@ -15,9 +15,8 @@ from diel.cli.commands.status import _fit, _run_view
 from diel.journal.history import History, read_run
 from diel.site import Shape
 from diel.states import RunState
-from diel.status import Status, read_status
 from diel.status.columns import width_of
-from diel.status.run import ended_status
+from diel.status.run import Status, ended_status, read_status
 from diel.status.sections import SECTIONS, block_lines
 from tests.allocation import Node, block
 from tests.cli.call import call

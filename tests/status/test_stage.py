@@ -11,9 +11,8 @@ import pytest
 from diel.errors import UsageError
 from diel.journal.history import read_run
 from diel.states import TaskState
-from diel.status import find_task
 from diel.status.columns import tasks_text
-from diel.status.stage import failure_lines, joined_lines, mean_text, tasks_by_state
+from diel.status.stage import failure_lines, find_task, joined_lines, mean_text, tasks_by_state
 from tests.cli.call import call
 from tests.written import Written
 

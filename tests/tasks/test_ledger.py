@@ -10,7 +10,7 @@ from diel.journal.segment import SegmentWriter
 from diel.paths import RunPaths
 from diel.states import RunState
 from diel.tasks.ledger import Ledger
-from diel.timeline.timeline import load_timeline
+from diel.timeline import load_timeline
 from tests.handmade import Handmade
 from tests.record import as_record
 
@@ -32,7 +32,7 @@ def test_a_worker_that_reports_before_its_segment_was_read_is_known(tmp_path: Pa
 def test_a_large_run_leaves_its_timeline_when_it_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("diel.tasks.ledger.MANY", "diel.timeline.timeline.SAVED"):
+    for module in ("diel.tasks.ledger.MANY", "diel.timeline.SAVED"):
         monkeypatch.setattr(module, 2)
     run = Handmade(tmp_path, "stages: {s: {kind: analysis, command: [x]}}").stage("s", 3)
     for index in range(3):

@@ -70,6 +70,6 @@ def test_trouble_is_said_once_when_it_comes(controller: Controller, capsys: Capt
     history = controller.history
     history.trouble = "a block was refused:\nInvalid account"
     watch = Foreground(controller, progress.Quiet())
-    watch.last_look(history)
-    watch.last_look(history)
+    watch.look(history, last=True)
+    watch.look(history, last=True)
     assert capsys.readouterr().out == "trouble: a block was refused: Invalid account\n"

@@ -127,7 +127,7 @@ def shortcut_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunPaths:
     write(found, "controller-0001.jsonl", CONTROLLER)
     records = [done(n, 101.0 + n, 0.9) for n in range(40)]
     write(found, WORD, WORKER, *records, fail(50, 150.0, 2.0), start(51, 151.0))
-    monkeypatch.setattr("diel.timeline.timeline.SAVED", 10)
+    monkeypatch.setattr("diel.timeline.SAVED", 10)
     return found
 
 

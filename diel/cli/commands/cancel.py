@@ -18,7 +18,8 @@ from diel.journal.segment import Reader
 from diel.paths import RunPaths, here
 from diel.project.requests import ask_cancel
 from diel.states import TaskState
-from diel.status import Status, find_stage, find_task, fold_status, read_status
+from diel.status.run import Status, fold_status, read_status
+from diel.status.stage import find_stage, find_task
 
 if TYPE_CHECKING:
     from diel.blocks.leftovers import Leftovers

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from diel.cli.commands.list import size_of
-from diel.cli.options import Duration, runs_option
+from diel.cli.options import duration, runs_option
 from diel.cli.target import complete_run
 from diel.controller.export import outlive
 from diel.controller.unneeded import drop, find_unneeded
@@ -26,8 +26,8 @@ from diel.project.runs import all_runs, find_run, identity_of_run, stillborn
 from diel.results import RunReader
 from diel.scheduler import JobState
 from diel.states import RunState
-from diel.status import Status, read_status
 from diel.status.columns import columns, paint_state
+from diel.status.run import Status, read_status
 from diel.values import format_duration, format_size
 
 REMOVED = ".removed-"
@@ -67,7 +67,7 @@ class Listed:
 @runs_option
 @click.option("--all", "everything", is_flag=True, help="All runs.")
 @click.option("--failed", is_flag=True, help="Runs that failed or were cancelled.")
-@click.option("--older-than", metavar="AGE", type=Duration(), help="Runs that ended longer ago: 7d, 12h.")
+@click.option("--older-than", metavar="AGE", type=duration, help="Runs that ended longer ago: 7d, 12h.")
 @click.option("--keep", type=click.IntRange(min=0), metavar="N", help="Keep each workflow's N newest runs.")
 @click.option(
     "--intermediate", is_flag=True, help="Keep the run; delete files that its tasks no longer need."

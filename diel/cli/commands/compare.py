@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import io
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -16,22 +15,16 @@ from diel.errors import UsageError, counted
 from diel.load import load
 from diel.project.runs import find_run
 from diel.results import RunReader
-from diel.table import write_csv
+from diel.table import csv_text
 
 
-class Share(click.ParamType[float]):
-    """An option such as `20%` or `0.2`, as a share."""
-
-    name = "share"
-
-    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> float:
-        try:
-            share = float(value[:-1]) / 100 if value.endswith("%") else float(value)
-        except ValueError:
-            share = -1.0
-        if not 0 <= share <= 1000:
-            self.fail(f"expected a share such as 20% or 0.2, found '{value}'", param, context)
-        return share
+def share(text: str) -> float:
+    """Return the share of an option such as `20%` or `0.2`."""
+    with suppress(ValueError):
+        number = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+        if 0 <= number <= 1000:
+            return number
+    raise click.BadParameter(f"expected a share such as 20% or 0.2, found '{text}'")
 
 
 @click.command("compare")
@@ -42,7 +35,7 @@ class Share(click.ParamType[float]):
 @page_option("comparison", "compare.html")
 @click.option(
     "--fail-slower",
-    type=Share(),
+    type=share,
     metavar="SHARE",
     help="Exit with 1 if a stage became slower by more than this, and that is not scatter.",
 )
@@ -87,7 +80,7 @@ def trend(
     last: int | None,
     output: Path | None,
     bench: bool,
-) -> int:
+) -> None:
     """For each stage the time of its median task, and each number that its tasks made: by point if there are
     few, else the median one. What came from the cache counts in the run that computed it.
 
@@ -116,12 +109,9 @@ def trend(
 
         put_page(trend_page(trend), output, f"{counted(len(trend.runs), 'run')} of {trend.workflow}")
     elif as_csv:
-        file = io.StringIO()
-        write_csv(trend_table(trend), file)
-        click.echo(file.getvalue(), nl=False)
+        click.echo(csv_text(trend_table(trend)), nl=False)
     else:
         out.show(lambda: trend_document(trend), trend_lines(trend))
-    return 0
 
 
 _HOW = "`diel init --from bench DIR` makes the workflow, `diel run --no-cache DIR/bench.yaml` measures"

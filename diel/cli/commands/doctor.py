@@ -11,7 +11,7 @@ from types import FrameType
 
 import click
 
-from diel.cli.options import PATH, Duration, Output, json_option, runs_option
+from diel.cli.options import PATH, Output, duration, json_option, runs_option
 from diel.doctor import EXTRAS, PROGRAMS, Finding, examine
 from diel.errors import DielError, UsageError, did_you_mean
 from diel.site import Site, find_site, missing
@@ -33,7 +33,7 @@ EXTRA_NAMES = frozenset({name for names in EXTRAS.values() for name in names} | 
     help="Submit to each pool of the site a tiny job that reports back, and a real run.",
 )
 @click.option("--pool", "pools", metavar="NAME", multiple=True, help="Submit it to this pool only.")
-@click.option("--wait", type=Duration(), metavar="TIME", default="5m", help="How long to wait for the jobs.")
+@click.option("--wait", type=duration, metavar="TIME", default="5m", help="How long to wait for the jobs.")
 def command(
     file: Path | None,
     runs: Path,

@@ -9,7 +9,10 @@ import click
 from diel.cli.options import Output, json_option, runs_option
 from diel.cli.target import run_and_rest, targets, the_task, words_argument
 from diel.errors import UsageError
-from diel.explain import Explanation, explain_block, explain_run, explain_task
+from diel.explain.attempts import explain_block
+from diel.explain.run import explain_run
+from diel.explain.task import explain_task
+from diel.explain.text import Explanation
 from diel.results import RunReader, read
 
 
@@ -18,7 +21,7 @@ from diel.results import RunReader, read
 @runs_option
 @json_option
 @click.option("--block", metavar="BLOCK", help="Explain this block of the run: `1-0`, or its job's id.")
-def command(words: tuple[str, ...], runs: Path, out: Output, block: str | None) -> int:
+def command(words: tuple[str, ...], runs: Path, out: Output, block: str | None) -> None:
     """Also says how a block ended.
 
     \b
@@ -45,7 +48,5 @@ def command(words: tuple[str, ...], runs: Path, out: Output, block: str | None) 
         return explain_run(run, named[0].word if named else None)
 
     explanation, flaws = read(paths, explained)
-    out.show(lambda: {**explanation.document, **({"damaged": flaws} if flaws else {})}, explanation.lines)
-    for flaw in flaws:
-        click.echo(flaw, err=True)
-    return 0
+    damaged = {"damaged": flaws} if flaws else {}
+    out.show(lambda: {**explanation.document, **damaged}, explanation.lines, flaws)

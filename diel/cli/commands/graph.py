@@ -9,27 +9,17 @@ from pathlib import Path
 
 import click
 
+from diel import drawing
 from diel.check import check
 from diel.cli.options import output_option, put, runs_option
 from diel.cli.target import is_file
-from diel.drawing import (
-    Drawing,
-    Node,
-    axis_text,
-    draw_dot,
-    draw_mermaid,
-    draw_picture,
-    draw_svg,
-    draw_text,
-    make_drawing,
-)
 from diel.errors import UsageError
 from diel.network import FORMATS, draw_run, stage_facts, stage_network, write_network
 from diel.project.runs import find_run
 from diel.results import RunReader
 from diel.spec import Stage, Workflow
 
-DRAWERS = {"mermaid": draw_mermaid, "dot": draw_dot, "svg": draw_svg}
+DRAWERS = {"mermaid": drawing.draw_mermaid, "dot": drawing.draw_dot, "svg": drawing.draw_svg}
 ENDINGS = {".svg": "svg", ".dot": "dot", ".gv": "dot", ".mmd": "mermaid", ".mermaid": "mermaid"}
 ENDINGS |= dict.fromkeys(("", ".txt", ".text"), "text")
 ENDINGS |= {f".{form}": form for form in FORMATS}
@@ -48,7 +38,7 @@ COLOURS = {"done": "green", "failed": "red", "running": "cyan", "skipped": "yell
 )
 @output_option
 @runs_option
-def command(target: str, form: str | None, output: Path | None, runs: Path) -> int:
+def command(target: str, form: str | None, output: Path | None, runs: Path) -> None:
     """Show the states of stages in the graph of a RUN. An arrow says what a stage reads and by which rule:
     `match` reads the task at the same point, `gather` all tasks along an axis, `broadcast` gives the same
     to every task, `pick` takes one.
@@ -61,40 +51,39 @@ def command(target: str, form: str | None, output: Path | None, runs: Path) -> i
     if picture in PICTURES and output is None:
         raise UsageError(f"{picture} is no text: name a file, -o graph.{picture}")
     run = None if is_file(target) else RunReader(find_run(runs, target))
-    drawing = _of_file(Path(target), runs) if run is None else draw_run(run)
+    graph = _of_file(Path(target), runs) if run is None else draw_run(run)
     if picture in FORMATS:
-        network = stage_network(drawing, None if run is None else stage_facts(run))
+        network = stage_network(graph, None if run is None else stage_facts(run))
         put(write_network(network, picture), output)
     elif picture in PICTURES:
-        put(draw_picture(drawing, picture), output)
+        put(drawing.draw_picture(graph, picture), output)
     else:
-        put(_draw(drawing, form or ENDINGS[ending], output), output)
-    return 0
+        put(_draw(graph, form or ENDINGS[ending], output), output)
 
 
-def _draw(drawing: Drawing, form: str, output: Path | None) -> str:
+def _draw(graph: drawing.Drawing, form: str, output: Path | None) -> str:
     if form in DRAWERS:
-        return DRAWERS[form](drawing)
+        return DRAWERS[form](graph)
     if output is not None:
-        return draw_text(drawing)
+        return drawing.draw_text(graph)
     encoding = sys.stdout.encoding or "ascii"
     ascii_only = "│─●✓".encode(encoding, "ignore").decode(encoding) != "│─●✓"
-    return draw_text(drawing, _painted, ascii_only=ascii_only)
+    return drawing.draw_text(graph, _painted, ascii_only=ascii_only)
 
 
 def _painted(text: str, state: str) -> str:
     return click.style(text, fg=COLOURS[state]) if state in COLOURS else text
 
 
-def _of_file(path: Path, runs: Path) -> Drawing:
+def _of_file(path: Path, runs: Path) -> drawing.Drawing:
     checked = check(path, runs=runs)
     workflow, counts = checked.workflow, checked.counts
     sizes = {label: "…" if count is None else f"{count:,}" for label, count in counts.items()}
     nodes = {}
     for name, stage in workflow.stages.items():
-        axes = tuple(axis_text(label, workflow.axes[label], sizes[label]) for label in stage.over)
-        nodes[name] = Node(name, checked.kind(name), axes, _tasks(workflow, stage, counts))
-    return make_drawing(checked.graph, nodes)
+        axes = tuple(drawing.axis_text(label, workflow.axes[label], sizes[label]) for label in stage.over)
+        nodes[name] = drawing.Node(name, checked.kind(name), axes, _tasks(workflow, stage, counts))
+    return drawing.make_drawing(checked.graph, nodes)
 
 
 def _tasks(workflow: Workflow, stage: Stage, counts: Mapping[str, int | None]) -> str:

@@ -14,8 +14,8 @@ from diel.errors import UsageError
 from diel.journal.history import look_at
 from diel.project.runs import all_runs
 from diel.states import TaskState
-from diel.status import Status, read_status
 from diel.status.columns import columns, paint, paint_state
+from diel.status.run import Status, read_status
 from diel.values import clock, format_duration, format_size
 
 
@@ -67,14 +67,7 @@ def _row(status: Status, size: int | None) -> list[str]:
 
 
 def _document(status: Status, size: int | None) -> dict[str, Any]:
-    return {
-        "run": status.run,
-        "workflow": status.workflow,
-        "state": status.state.value,
-        "total": status.total,
-        **{state.label: status.count(state) for state in TaskState},
-        "began": status.began,
-        "ended": status.ended,
-        "elapsed_s": round(status.elapsed, 3),
-        **({} if size is None else {"size": size}),
-    }
+    document = status.document()
+    facts = ("run", "workflow", "state", "began", "ended", "elapsed_s")
+    own = {key: document[key] for key in facts} | document["tasks"]
+    return own if size is None else {**own, "size": size}

@@ -18,8 +18,8 @@ from diel.journal.segment import Reader
 from diel.paths import RunPaths
 from diel.results.printed import PRINTED, AttemptOutput, find_output
 from diel.states import TaskState
-from diel.status import fold_status
 from diel.status.columns import paint, printable
+from diel.status.run import fold_status
 from diel.status.stage import failure_lines
 
 PAUSE = 0.2
@@ -35,7 +35,7 @@ CHUNK = 1 << 20
 @click.option("--stderr", "kind", flag_value="stderr", help="Standard error only.")
 @click.option("--metrics", "kind", flag_value="metrics", help="The metrics it reported, as JSON lines.")
 @click.option("-f", "--follow", is_flag=True, help="Keep printing while the task runs.")
-def command(words: tuple[str, ...], runs: Path, attempt: int | None, kind: str | None, follow: bool) -> int:
+def command(words: tuple[str, ...], runs: Path, attempt: int | None, kind: str | None, follow: bool) -> None:
     """`diel logs simulate/17` reads the last run, `diel logs melt-3 simulate/17` reads `melt-3`. A stage with
     one task can be named without the index, and a task by its point: `diel logs simulate depth=2.5 seed=1`.
     """
@@ -61,12 +61,10 @@ def command(words: tuple[str, ...], runs: Path, attempt: int | None, kind: str |
         record = reader.history.failures.get((stage, int(index)))
         if record is not None:
             _tell(failure_lines(record)[0])
-    return 0
 
 
 def _copy(file: BinaryIO, kind: str) -> int:
-    """Copy what is new in a file to the output of the same name, byte for byte; return the number of
-    bytes."""
+    """Copy what is new in a file to the output of the same name, byte for byte; return how much."""
     target = sys.stderr.buffer if kind == "stderr" else sys.stdout.buffer
     before = file.tell()
     shutil.copyfileobj(file, target, CHUNK)
@@ -135,7 +133,7 @@ def _close(files: dict[str, BinaryIO]) -> None:
 @runs_option
 @click.option("--attempt", type=click.IntRange(min=1), help="Which attempt; the last if not given.")
 @click.option("--output", metavar="OUTPUT", help="The path of this output, not the directory.")
-def path_command(words: tuple[str, ...], runs: Path, attempt: int | None, output: str | None) -> int:
+def path_command(words: tuple[str, ...], runs: Path, attempt: int | None, output: str | None) -> None:
     """Print one line, for scripts. The path of a cached task is in the run that computed it.
 
     \b
@@ -154,12 +152,11 @@ def path_command(words: tuple[str, ...], runs: Path, attempt: int | None, output
         raise UsageError("an output is that of the attempt that succeeded: give --attempt or an output")
     if output is not None:
         click.echo(_output(paths, stage, index, output))
-        return 0
+        return
     written = find_output(reader, stage, index, attempt)
     if not written.folder.is_dir():
         raise DielError(f"{written.task} wrote nothing and printed nothing, so it has no directory")
     click.echo(written.folder)
-    return 0
 
 
 def _output(paths: RunPaths, stage: str, index: int, output: str) -> str:

@@ -36,27 +36,21 @@ ORIGINS = {
     "--workflow", type=PATH, metavar="FILE", help="Also look in `modules/` beside this workflow file."
 )
 @json_option
-def command(name: str | None, workflow: Path | None, out: Output) -> int:
+def command(name: str | None, workflow: Path | None, out: Output) -> None:
     """With a NAME, shows what that one takes and returns."""
     here = Path.cwd()
     folders = search_path(here if workflow is None else workflow.absolute().parent, here)
     if name is None:
-        return _list(list(every(folders)), out)
+        entries = list(every(folders))
+        modules = [entry for entry in entries if isinstance(entry, Module)]
+        problems = [entry for entry in entries if isinstance(entry, Problem)]
+        out.show(lambda: {"modules": list(map(_document, modules))}, _listing(modules), problems)
+        return
     try:
         module = find(name, folders)
     except ModuleNotFound as error:
         raise UsageError(f"{error.message}\n    {error.hint}" if error.hint else error.message) from None
     out.show(lambda: _document(module), _lines(module))
-    return 0
-
-
-def _list(entries: list[Module | Problem], out: Output) -> int:
-    modules = [entry for entry in entries if isinstance(entry, Module)]
-    out.show(lambda: {"modules": [_document(module) for module in modules]}, _listing(modules))
-    for problem in entries:
-        if isinstance(problem, Problem):
-            click.echo(str(problem), err=True)
-    return 0
 
 
 def _listing(modules: list[Module]) -> Iterator[str]:

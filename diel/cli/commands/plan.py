@@ -51,7 +51,7 @@ WIDTH = 72
 @sized_option
 def command(
     out: Output, with_scripts: bool, home: Home | None, sized_by: str | None, **options: Unpack[Asked]
-) -> int:
+) -> None:
     """Nothing is run. Core-hours are a bound: every task at its longest, by `walltime` or `timeout`."""
     plan = _at_home(plan_sized(options, sized_by)[0], home)
     if plan.checked.modules and not plan.site.scheduled:
@@ -61,7 +61,6 @@ def command(
     runs = options["runs"]
     lines = _script_lines(plan, runs) if with_scripts else lines_of(plan)
     out.show(lambda: _document(plan, runs, with_scripts=with_scripts), lines)
-    return 0
 
 
 def plan_to_start(

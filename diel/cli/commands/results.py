@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +18,7 @@ from diel.paths import RunPaths
 from diel.project.runs import find_run
 from diel.results import RunReader, list_metrics, list_trials, list_usage, make_table, read, summarize
 from diel.results.rows import stage_and_output
-from diel.table import Listing, render, write_csv, write_parquet
+from diel.table import Listing, csv_text, render, write_parquet
 from diel.takeout import TOOLS, take_out
 from diel.tasks.results import artifact_home
 from diel.values import json_value
@@ -43,7 +42,7 @@ def command(
     parquet: Path | None,
     limit: int | None,
     **listings: bool,
-) -> int:
+) -> None:
     """Each axis parameter and each output is a column.
 
     \b
@@ -81,14 +80,11 @@ def command(
         write_parquet(table, parquet)
         click.echo(f"{parquet}: {counted(len(table.rows), 'row')} of {', '.join(table.columns)}")
     elif as_csv:
-        file = io.StringIO()
-        write_csv(table, file)
-        click.echo(file.getvalue().encode("utf-8", "surrogateescape"), nl=False)
+        click.echo(csv_text(table).encode("utf-8", "surrogateescape"), nl=False)
     else:
         out.show(lambda: _document(paths, table, flaws), _lines(paths, table, summary=not (names or kinds)))
     for text in missing:
         click.echo(text, err=True)
-    return 0
 
 
 def _document(paths: RunPaths, table: Listing, flaws: Sequence[str]) -> dict[str, Any]:
@@ -149,7 +145,7 @@ def _empty(run: RunReader, names: Sequence[str]) -> Listing | None:
 @output_option
 @click.option("--public", is_flag=True, help="Leave out host, user and paths; only for a page.")
 @runs_option
-def report(run: str, output: Path | None, public: bool, runs: Path) -> int:
+def report(run: str, output: Path | None, public: bool, runs: Path) -> None:
     """Its state and stages, the best trial or the Pareto front of each search, the course of each loop, what
     failed, and where the results are, as Markdown; it goes to stdout if no file is named.
 
@@ -171,20 +167,19 @@ def report(run: str, output: Path | None, public: bool, runs: Path) -> int:
 
         about = f"the page of {paths.run_id}; open it in a browser"
         put_page(page(RunView(paths, public=public)), output, about)
-        return 0
+        return
     from diel.page.document import report as markdown  # as above
 
     put(markdown(RunView(paths)).rstrip("\n"), output)
     if output is not None:
         click.echo(f"{output}: the report of {paths.run_id}")
-    return 0
 
 
 @click.command("export")
 @click.argument("words", nargs=-1, metavar="[RUN] DIR", shell_complete=complete_run)
 @click.option("--to", "tool", type=click.Choice([*TOOLS]), required=True, help="The tool that is to read it.")
 @runs_option
-def export(words: tuple[str, ...], tool: str, runs: Path) -> int:
+def export(words: tuple[str, ...], tool: str, runs: Path) -> None:
     """By the tools' own libraries, from the files of the run alone: while it runs, or after any kill.
 
     \b
@@ -214,7 +209,6 @@ def export(words: tuple[str, ...], tool: str, runs: Path) -> int:
     click.echo(f"{folder / TOOLS[tool].file}: {paths.run_id}")
     for line in (*notes[:-1], *flaws, notes[-1]):
         click.echo(f"  {line}")
-    return 0
 
 
 class ComparedFile(NamedTuple):
@@ -241,13 +235,12 @@ def verify(run: str, runs: Path, out: Output) -> int:
     lines = [f"{output.output}: {output.path}: {text_of(output.changes)}" for output in wrong]
     how = f"{len(wrong)} differ" if wrong else "all as they were made"
     lines.append(f"{paths.run_id}: {counted(len(checked), 'output')} compared, {how}")
-    out.show(lambda: {"run": paths.run_id, "compared": len(checked), "differ": rows}, lines)
-    if wrong and not out.as_json:
-        click.echo(
-            "no other run takes these from the cache: `diel run` makes them again; "
-            f"`diel resume {paths.run_id}` does where tasks have yet to read them",
-            err=True,
-        )
+    next_step = (
+        "no other run takes these from the cache: `diel run` makes them again; "
+        f"`diel resume {paths.run_id}` does where tasks have yet to read them"
+    )
+    notes = [next_step] if wrong and not out.as_json else []
+    out.show(lambda: {"run": paths.run_id, "compared": len(checked), "differ": rows}, lines, notes)
     return 1 if wrong else 0
 
 

@@ -10,36 +10,9 @@ import click
 from diel.cli.commands.run import patience, tell
 from diel.cli.options import Output, fail_fast_option, json_option, runs_option
 from diel.cli.target import run_argument
-from diel.controller.again import (
-    Again,
-    find_extended,
-    find_missing,
-    find_outdated,
-    find_suspect,
-    is_extended,
-    read_trials,
-    write_again,
-)
+from diel.controller import again, start, versions
 from diel.controller.export import export_again
 from diel.controller.home import choose_home, persist, refuse_homeless, submit
-from diel.controller.start import (
-    change_run_file,
-    find_site_again,
-    keep_site,
-    plan_again,
-    refuse_unrunnable,
-    take_over,
-)
-from diel.controller.versions import (
-    ChangedSource,
-    changed_axes,
-    cost_of,
-    differences,
-    is_unfinished,
-    listed,
-    resting_on,
-    update_sources,
-)
 from diel.errors import DielError, UsageError, counted
 from diel.journal.history import read_run
 from diel.journal.stage_history import ranges
@@ -122,16 +95,16 @@ def command(
     recorded = RunReader(paths)
     refuse_copied(paths)
     another, resting = _look(recorded, strict=bool(trials or recompute), update=update)
-    more = read_trials(recorded, trials) if trials else {}
+    more = again.read_trials(recorded, trials) if trials else {}
     if more:
         refuse_driven(paths)
         had = {label: axis.size for label, axis in recorded.adaptive.items()}
         steps = [(label, had[label], trials) for label, trials in more.items() if trials > had[label]]
-        change_run_file(paths, trials=(*recorded.run_file.trials, *steps))
+        start.change_run_file(paths, trials=(*recorded.run_file.trials, *steps))
         recorded = RunReader(paths)
-    if history.state is RunState.SUCCEEDED and not is_extended(recorded) and not another:
-        again = export_again(RunReader(paths)) if history.exports else 0
-        what = f"{counted(again, 'export')} put in place again" if again else "there is nothing to do"
+    if history.state is RunState.SUCCEEDED and not again.is_extended(recorded) and not another:
+        exports = export_again(RunReader(paths)) if history.exports else 0
+        what = f"{counted(exports, 'export')} put in place again" if exports else "there is nothing to do"
         click.echo(f"{paths.run_id} has succeeded: {what}", err=out.as_json)
         return 0
     last = newest_submission(paths)
@@ -144,29 +117,29 @@ def command(
             click.echo(f"{paths.run_id}: what was held goes on, and nothing more of the run will be held")
             return 0
     refuse_driven(paths)
-    change_run_file(paths, fail_fast=fail_fast)
+    start.change_run_file(paths, fail_fast=fail_fast)
     mend_run(paths)
     _take_new(paths, another, resting)
     anew = plan = where = None
     if not foreground or site is not None:
-        anew = None if site is None else find_site_again(paths, site)
-        plan = plan_again(paths, anew)
-        refuse_unrunnable(plan)
+        anew = None if site is None else start.find_site_again(paths, site)
+        plan = start.plan_again(paths, anew)
+        start.refuse_unrunnable(plan)
     if plan is not None and not foreground:
         where = choose_home(plan.site, home or (last.home if last is not None else None))
         refuse_homeless(plan, where)
     _take_back(paths, forced=in_foreground)
     _make_again(paths, suspect=recompute is not None)
     if anew is not None:
-        keep_site(paths, anew)
+        start.keep_site(paths, anew)
     if plan is None or where is None:
-        return drive(take_over(paths), quiet=quiet)
+        return drive(start.take_over(paths), quiet=quiet)
     with patience(plan, out):
         submission = submit(paths, plan, where)
     return tell(paths, plan, submission, out)
 
 
-def _look(run: RunReader, *, strict: bool, update: bool) -> tuple[list[ChangedSource], Again]:
+def _look(run: RunReader, *, strict: bool, update: bool) -> tuple[list[versions.ChangedSource], again.Again]:
     """Look for what a run would read otherwise than when it began; nothing if no task is left to read it.
 
     With the tasks to compute again for an `update`. Raise UsageError where that would mix versions; `strict`
@@ -178,11 +151,11 @@ def _look(run: RunReader, *, strict: bool, update: bool) -> tuple[list[ChangedSo
     if newest(paths.sources) is None and run.history.epoch:
         click.echo(f"{name} kept no sources: what is left runs with all files as they are now", err=True)
     try:
-        every = changed = differences(paths, run)
-        axes = changed_axes(run)
+        every = changed = versions.differences(paths, run)
+        axes = versions.changed_axes(run)
         if changed and not (update or strict):
-            find_missing(run)  # what runs again reads its files again
-            changed = [difference for difference in changed if is_unfinished(run, difference)]
+            again.find_missing(run)  # what runs again reads its files again
+            changed = [difference for difference in changed if versions.is_unfinished(run, difference)]
     except DielError:
         return [], {}  # whatever it is: the controller meets it too
     anew = f"start anew with `{run.run_file.command_line}`, which takes from the cache what has not changed"
@@ -194,29 +167,33 @@ def _look(run: RunReader, *, strict: bool, update: bool) -> tuple[list[ChangedSo
         return [], {}
     try:
         run = RunReader(paths)
-        again = resting_on(run, every)
-        plan = plan_again(paths, anew=update)  # nothing changes where that cannot be
-        cost = f"{_names(again)} ({cost_of(run, plan, again)})" if again else "nothing that is finished"
+        rerun = versions.resting_on(run, every)
+        plan = start.plan_again(paths, anew=update)  # nothing changes where that cannot be
+        cost = (
+            f"{_names(rerun)} ({versions.cost_of(run, plan, rerun)})" if rerun else "nothing that is finished"
+        )
     except UsageError:
         if update:
             raise
-        again, cost = {}, "what rests on them, if that can be"
+        rerun, cost = {}, "what rests on them, if that can be"
     if not update:
         rest = len(every) - len(changed)
         more = f" and {rest} more that finished tasks read" if rest else ""
         takes = f"`diel resume {name} --update` takes it{more} as it is now, and computes again {cost}"
         raise UsageError(
             f"{name} would mix two versions, for what it reads is no longer what it began with:\n"
-            f"{listed(changed)}\nput it back; or {f'{anew}: {axes}' if axes else takes}"
+            f"{versions.listed(changed)}\nput it back; or {f'{anew}: {axes}' if axes else takes}"
         )
-    click.echo(f"{name} takes what is there now, and computes again {cost}:\n{listed(changed)}", err=True)
-    return changed, again
+    click.echo(
+        f"{name} takes what is there now, and computes again {cost}:\n{versions.listed(changed)}", err=True
+    )
+    return changed, rerun
 
 
-def _take_new(paths: RunPaths, another: list[ChangedSource], resting: Again) -> None:
-    if another:
-        write_again(paths, read_run(paths).history.epoch, [resting])  # first: killed here, it is asked again
-        update_sources(paths)
+def _take_new(paths: RunPaths, another: list[versions.ChangedSource], resting: again.Again) -> None:
+    if another:  # the tasks first: killed between the two, it is asked again
+        again.write_again(paths, read_run(paths).history.epoch, [resting])
+        versions.update_sources(paths)
 
 
 def _make_again(paths: RunPaths, *, suspect: bool) -> None:
@@ -228,27 +205,26 @@ def _make_again(paths: RunPaths, *, suspect: bool) -> None:
     run = RunReader(paths)
     epoch = run.history.epoch
     try:
-        doubted, stays = find_suspect(run) if suspect else ({}, {})
-        outdated, extended = find_outdated(run, doubted), find_extended(run)
-        missing, present = find_missing(run)  # what runs again reads its inputs again
+        doubted, stays = again.find_suspect(run) if suspect else ({}, {})
+        outdated, extended = again.find_outdated(run, doubted), again.find_extended(run)
+        missing, present = again.find_missing(run)  # what runs again reads its inputs again
     except DielError:
         return  # whatever it is: the controller meets it too, and names the task
     early = "went on without what is still to come, and will run again too"
-    for again, before, why in (
+    for rerun, before, why in (
         (doubted, "", "run again: they are suspect answers, or read some"),
         ({} if doubted else outdated, "", early),
         (extended, "", early),
         (missing, "files of ", "are gone, and others have yet to read them: these tasks run again"),
     ):
-        if again:
-            click.echo(f"{paths.run_id}: {before}{_names(again)} {why}", err=True)
+        if rerun:
+            click.echo(f"{paths.run_id}: {before}{_names(rerun)} {why}", err=True)
     if outdated or extended or missing:
-        write_again(paths, epoch, (outdated, extended, missing), stays, present)
+        again.write_again(paths, epoch, (outdated, extended, missing), stays, present)
 
 
 def _take_back(paths: RunPaths, *, forced: bool) -> None:
-    """Withdraws a controller that was requested and has not come. Raise UsageError where it is still to come
-    and this is not `forced`."""
+    """Withdraw a controller that was requested and has not come. Raise UsageError unless `forced`."""
     coming = awaited(paths, read_run(paths).history)
     if coming is None:
         return
@@ -269,5 +245,5 @@ def _take_back(paths: RunPaths, *, forced: bool) -> None:
     withdraw(paths, coming)
 
 
-def _names(again: Again) -> str:
-    return ", ".join(f"{stage}/{tasks_text(ranges(tasks))}" for stage, tasks in again.items())
+def _names(rerun: again.Again) -> str:
+    return ", ".join(f"{stage}/{tasks_text(ranges(tasks))}" for stage, tasks in rerun.items())

@@ -22,8 +22,8 @@ from diel.plan import Plan
 from diel.project.lease import read_lease
 from diel.project.submission import Home, Submission
 from diel.site.find import detect
-from diel.status import read_status
 from diel.status.columns import columns
+from diel.status.run import read_status
 from diel.terminal.progress import drive
 
 TAIL = 20
@@ -73,8 +73,7 @@ def submit(home: Home | None, out: Output, **options: Unpack[Start]) -> int:
 
 @contextmanager
 def patience(plan: Plan, out: Output) -> Iterator[None]:
-    """If the scheduler is slow to take the job, says what the command waits for, and how to continue if it
-    never does. Raise DielError where the scheduler has not answered."""
+    """Say what a slow submission waits for. Raise DielError with the next steps if nothing answers at all."""
     words = "waiting at most two minutes for the scheduler to take the run's first job …"
     timer = threading.Timer(SOON, lambda: click.echo(words, err=True))
     timer.daemon = True

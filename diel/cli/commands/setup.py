@@ -119,7 +119,7 @@ def _listing() -> str:
 
 @click.command("schema")
 @output_option
-def print_schema(output: Path | None) -> int:
+def print_schema(output: Path | None) -> None:
     """With it, an editor completes keys and marks mistakes while you write. `diel init` sets this up; for
     other files (VS Code's YAML extension, JetBrains' editors, Neovim, Emacs, Helix):
 
@@ -136,7 +136,6 @@ def print_schema(output: Path | None) -> int:
     put(_schema(), output)
     if output is not None:
         click.echo(f"{output}: begin workflow files with `{_editor_line(output)}`", err=True)
-    return 0
 
 
 @click.command("completion")
@@ -196,8 +195,7 @@ def files_of(word: str) -> dict[Path, Path]:
 
 
 def _modules(document: Document, folder: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield the files of modules beside a workflow, or in diel; and files beside those that parameters
-    name as `FILE:NAME`."""
+    """Yield files of modules beside a workflow or in diel, and those that parameters name as `FILE:NAME`."""
     for name, stage in document.spec.stages.items():
         if stage.module is None:
             continue

@@ -13,11 +13,11 @@ from functools import partial
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import click
 
-from diel.cli.options import Duration, Output, json_option, runs_option
+from diel.cli.options import Output, duration, json_option, runs_option
 from diel.cli.target import named_tasks, run_and_rest, run_argument, words_argument
 from diel.errors import DielError, UsageError, counted
 from diel.journal.history import look_at
@@ -26,8 +26,8 @@ from diel.journal.stage_history import ranges, spread
 from diel.paths import RunPaths, here
 from diel.project.runs import find_run
 from diel.states import EXIT_CODES, RunState, TaskState
-from diel.status import Status, find_stage, read_status
 from diel.status.columns import columns, paint, paint_state, printable, tasks_text, width_of
+from diel.status.run import Status, read_status
 from diel.status.sections import SECTIONS, WIDE, View, never_lines, next_steps
 from diel.status.stage import (
     UNDER_WAY,
@@ -35,6 +35,7 @@ from diel.status.stage import (
     count_text,
     failure_document,
     failure_lines,
+    find_stage,
     joined_lines,
     kind_of,
     mean_text,
@@ -66,7 +67,7 @@ _STATES = tuple(TaskState[name] for name in _ORDER)
     "--all", "show_all", is_flag=True, help="Show all blocks, trials and failures, not the first few."
 )
 @click.option("--watch", is_flag=True, help="Keep showing it until the run ends.")
-@click.option("--interval", default="2s", type=Duration(), metavar="2s", help="With --watch: how often (2s).")
+@click.option("--interval", default="2s", type=duration, metavar="2s", help="With --watch: how often (2s).")
 @click.option(
     "--exit-code",
     is_flag=True,
@@ -111,13 +112,11 @@ def command(
     return EXIT_CODES[status.state] if exit_code else 0
 
 
-class Drawn(Protocol):
-    """A status as text, with a limit on rows of stages; `brief` puts its blocks on one line."""
-
-    def __call__(self, status: Status, rows: int | None = None, *, brief: bool = False) -> str: ...
+Draw = Callable[..., str]
+"""Return a status as text, with a limit on rows of stages; `brief` puts its blocks on one line."""
 
 
-def _watch(read: Callable[[], Status], view: Drawn, interval: float, *, redraw: bool) -> Status:
+def _watch(read: Callable[[], Status], view: Draw, interval: float, *, redraw: bool) -> Status:
     """Show a view until the run has ended: in place on a terminal, elsewhere after each change of a task."""
     shown: object = None
     lines = 0
@@ -140,7 +139,7 @@ def _watch(read: Callable[[], Status], view: Drawn, interval: float, *, redraw: 
         time.sleep(max(0.1, interval))
 
 
-def _fit(view: Drawn, status: Status, height: int) -> str:
+def _fit(view: Draw, status: Status, height: int) -> str:
     """As many lines as the terminal has, because what scrolled out could not be drawn over."""
     room = max(height - 2, 1)
     over = 0
@@ -343,7 +342,7 @@ def _suspect(reader: Reader, stage: str) -> list[list[int]]:
 @click.command("view")
 @run_argument
 @runs_option
-@click.option("--interval", default="1s", type=Duration(), metavar="1s", help="How often to look (1s).")
+@click.option("--interval", default="1s", type=duration, metavar="1s", help="How often to look (1s).")
 @click.option("--web", is_flag=True, help="Serve its page to a browser, on a socket that only you can open.")
 @click.option(
     "--port",
@@ -351,7 +350,7 @@ def _suspect(reader: Reader, stage: str) -> list[list[int]]:
     help="With --web: on this port of 127.0.0.1, behind a token; 0 takes a free one.",
 )
 @click.option(
-    "--idle", default="30m", type=Duration(), metavar="30m", help="With --web: end when unasked for so long."
+    "--idle", default="30m", type=duration, metavar="30m", help="With --web: end when unasked for so long."
 )
 def view(run: str, runs: Path, interval: float, web: bool, port: int | None, idle: float) -> int:
     """Show stages, tasks, charts, blocks and failures as they change, and follow what tasks print. It only

@@ -14,14 +14,11 @@ from diel.digits import texts_apart
 from diel.errors import DielError, counted
 from diel.journal.axis_history import Trial, ranked
 from diel.page.outcome.result import named_output
-from diel.page.panel import (
+from diel.page.panel import Grid, Part, Plot, Text
+from diel.page.plot import (
     SERIES,
     Column,
-    Grid,
-    Part,
-    Plot,
     Row,
-    Text,
     amount,
     cell,
     chart,
@@ -38,8 +35,7 @@ from diel.page.run_view import RunView
 from diel.results.metrics import curves
 from diel.spec import Hyperparameter
 from diel.states import TrialState
-from diel.status import AxisStatus, CourseStatus
-from diel.status.axis import at_text, course_name, course_text
+from diel.status.axis import AxisStatus, CourseStatus, at_text, course_name, course_text
 from diel.values import is_finite, scalar
 
 COURSES = 4

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from diel.page.panel import SERIES, Cell, Column, Grid, Part, Plot, Text, figure, layer, tips
+from diel.page.panel import Cell, Grid, Part, Plot, Text
+from diel.page.plot import SERIES, Column, figure, layer, tips
 from diel.page.run_view import RunView
 from diel.results import RunReader
 from diel.services.endpoint import counts_file

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from diel.project.requests import read_cancels
-from diel.status import read_status
+from diel.status.run import read_status
 from tests.cli.call import call
 from tests.throwaway import Project, wait_for
 from tests.written import Written

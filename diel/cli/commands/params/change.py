@@ -22,8 +22,7 @@ from diel.registry import Change, append_change, read_current, typed
 from diel.results import RunReader
 from diel.spec import Flaws, Workflow
 from diel.states import TrialState
-from diel.status import CourseStatus
-from diel.status.axis import trial_document
+from diel.status.axis import CourseStatus, trial_document
 from diel.table import shown
 from diel.values import scalar
 
@@ -44,7 +43,7 @@ Known = tuple[str, Workflow]
 )
 @runs_option
 @json_option
-def set_(words: tuple[str, ...], unset: bool, files: tuple[Path, ...], runs: Path, out: Output) -> int:
+def set_(words: tuple[str, ...], unset: bool, files: tuple[Path, ...], runs: Path, out: Output) -> None:
     """Set values that all later runs of the project begin with, or remove them.
 
     They beat the defaults of workflows; --params and --set of a run beat them. Each is checked against
@@ -61,7 +60,6 @@ def set_(words: tuple[str, ...], unset: bool, files: tuple[Path, ...], runs: Pat
     back = "back to the default of each workflow"
     unset_ = [f"hp.{name}: {back}  (was {shown(before[name])})" for name in stored.unset]
     out.show(lambda: document, [*_lines(stored, before), *unset_])
-    return 0
 
 
 def _held(runs: Path) -> dict[str, Any]:
@@ -135,7 +133,7 @@ def _value(name: str, text: str, workflows: Sequence[Known]) -> Any:
 @json_option
 def promote(
     run: str, axis: str | None, trial: int | None, points: tuple[str, ...], runs: Path, out: Output
-) -> int:
+) -> None:
     """Make the values of a search's best trial those that all later runs of the project begin with.
 
     Where a search has several objectives no trial is the best: --trial says which one of the front.
@@ -162,10 +160,8 @@ def promote(
     scores = ", ".join(map(shown, chosen.values))
     head = f"{paths.run_id}, {label} {chosen.number} ({scores}): later runs begin with"
     lines = [head, *(f"    {line}" for line in _lines(stored, before))]
-    out.show(lambda: {**document, "before": earlier, "misfits": misfits}, lines)
-    for misfit in () if out.as_json else misfits:
-        click.echo(f"but {misfit}", err=True)
-    return 0
+    notes = () if out.as_json else map("but {}".format, misfits)
+    out.show(lambda: {**document, "before": earlier, "misfits": misfits}, lines, notes)
 
 
 def _search(paths: RunPaths, axis: str | None, points: Sequence[str]) -> tuple[str, CourseStatus]:

@@ -18,8 +18,8 @@ from diel.project.runs import all_runs, find_run
 from diel.registry import Change, Value, kept_values, read_changes, read_current, resolve
 from diel.results import RunReader
 from diel.spec import Workflow
-from diel.status import AxisStatus, CourseStatus, read_status
-from diel.status.axis import trial_document
+from diel.status.axis import AxisStatus, CourseStatus, trial_document
+from diel.status.run import read_status
 from diel.table import Listing, render, shown
 from diel.values import clock
 
@@ -33,7 +33,7 @@ NARROW = 48
 @json_option
 def show(
     target: str, settings: tuple[str, ...], params_files: tuple[Path, ...], runs: Path, out: Output
-) -> int:
+) -> None:
     """Show the hyperparameters of a workflow FILE or of a RUN: type, bounds, value, and where it comes from.
 
     Also which stages read each, and of a run what its searches found and what it published.
@@ -45,7 +45,6 @@ def show(
     else:
         document = _of_run(runs, target)
     out.show(lambda: document, _lines(document))
-    return 0
 
 
 def _of_file(
@@ -233,7 +232,7 @@ class Event(NamedTuple):
 @click.argument("name", required=False)
 @runs_option
 @json_option
-def history(name: str | None, runs: Path, out: Output) -> int:
+def history(name: str | None, runs: Path, out: Output) -> None:
     """Show every value of NAME over time, or those of all hyperparameters.
 
     Values of runs and where they are from, the best trials of their searches, what was set, promoted and
@@ -254,10 +253,8 @@ def history(name: str | None, runs: Path, out: Output) -> int:
         raise UsageError(f"no hyperparameter '{chosen}' in {runs}\n    {hint}")
     files = [str(file) for file in unreadable]
     document = {"history": [event._asdict() for event in matches], "unreadable": files}
-    out.show(lambda: document, _event_lines(matches, runs))
-    for file in () if out.as_json else files:
-        click.echo(f"cannot be read, so ignored: {file}", err=True)
-    return 0
+    notes = () if out.as_json else map("cannot be read, so ignored: {}".format, files)
+    out.show(lambda: document, _event_lines(matches, runs), notes)
 
 
 def _of_change(change: Change) -> Iterator[Event]:
@@ -313,7 +310,7 @@ def _event_lines(events: list[Event], runs: Path) -> Iterator[str]:
 @click.argument("second", metavar="[B]", default=PROJECT, shell_complete=complete_run)
 @runs_option
 @json_option
-def diff(first: str, second: str, runs: Path, out: Output) -> int:
+def diff(first: str, second: str, runs: Path, out: Output) -> None:
     """Show in which hyperparameters two runs differ, and where each value comes from.
 
     `project`, which B is where it is not given, means what a new run of A's workflow would have.
@@ -331,7 +328,6 @@ def diff(first: str, second: str, runs: Path, out: Output) -> int:
     same = [f"{a} and {b} have the same hyperparameters"]
     lines = render(Listing(("name", a, "from", b, "from"), rows, {}), width=60) if rows else same
     out.show(lambda: {"a": a, "b": b, "differences": differences}, lines)
-    return 0
 
 
 def _of_project(runs: Path, run: RunReader) -> dict[str, Value]:

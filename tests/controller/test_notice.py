@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from diel.controller.notify import Notice, due, ended
 from diel.journal.history import read_run
-from diel.notify.notice import Notice, due, ended
 from diel.states import RunState
 from tests.handmade import Handmade
 
