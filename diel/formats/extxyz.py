@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import json
+import warnings
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import numpy
+from ase.io import iread
+from ase.io.extxyz import (
+    _make_move_mask,
+    key_val_dict_to_str,
+    key_val_str_to_dict,
+    output_column_format,
+    save_calc_results,
+)
+from ase.stress import voigt_6_to_full_3x3_stress
 
 from diel.formats.node import BadData, Content, FileArray
 
@@ -22,7 +33,9 @@ def open_frames(path: str, inside: str) -> Iterator[Content]:
     arrays: dict[str, FileArray] = {}
     for key in shared:
         if key != "Properties":
-            items = numpy.array([frame[key] for frame in frames])
+            values = [frame[key] for frame in frames]
+            mixed = len({isinstance(value, str) for value in values}) > 1
+            items = numpy.array(values, object if mixed else None)
             arrays[key] = FileArray(items.shape, items.dtype, partial(iter, [((0,) * items.ndim, items)]))
     properties = str(frames[0].get("Properties", "species:S:1:pos:R:3")).split(":") if frames else []
     for name, kind, width in zip(properties[::3], properties[1::3], properties[2::3], strict=True):
@@ -33,8 +46,6 @@ def open_frames(path: str, inside: str) -> Iterator[Content]:
 
 
 def _frames(path: str) -> Iterator[dict[str, Any]]:
-    from ase.io.extxyz import key_val_str_to_dict  # here: ASE loads slowly
-
     with open(path, encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
@@ -50,8 +61,6 @@ def _frames(path: str) -> Iterator[dict[str, Any]]:
 
 def _of_atoms(path: str, name: str) -> Iterator[tuple[tuple[int, ...], Any]]:
     """Yield the rows of all atoms, frame by frame."""
-    from ase.io import iread  # here: ASE loads slowly
-
     name = "positions" if name == "pos" else name
     start = 0
     for atoms in iread(path, format="extxyz"):
@@ -63,3 +72,73 @@ def _of_atoms(path: str, name: str) -> Iterator[tuple[tuple[int, ...], Any]]:
             items = atoms.calc.results[name]
         yield (start,) + (0,) * (items.ndim - 1), items
         start += len(items)
+
+
+def write_frames(path: str, frames: Sequence[Any]) -> None:
+    """Write atoms with all digits and types. Raise BadData for what ASE would not read again as it is."""
+    with open(path, "w", encoding="utf-8") as file:
+        for atoms in frames:
+            file.writelines(_written(atoms))
+    for atoms, again in zip(frames, iread(path, format="extxyz"), strict=True):
+        here, there = _parts(atoms), _parts(again)
+        for name in {**here, **there}:
+            if name not in here or name not in there or not _is_same(here[name], there[name]):
+                raise BadData(_REFUSED.format(name))
+
+
+_REFUSED = "extended XYZ does not hold {} of these atoms as it is: remove it, or make it an output of its own"
+
+
+def _parts(atoms: Any) -> dict[str, Any]:
+    """Return what atoms hold, by name; results of a calculator only if they are those of these atoms."""
+    results = {} if atoms.calc is None or atoms.calc.check_state(atoms) else atoms.calc.results
+    names = (type(item).__name__ for item in atoms.constraints)
+    other = [name for name in names if name not in ("FixAtoms", "FixCartesian")]
+    return {
+        "the cell": [*atoms.cell.array, *atoms.get_celldisp().reshape(1, 3)],
+        "pbc": atoms.pbc,
+        f"the constraint {''.join(other[:1])}": other or _make_move_mask(atoms),
+        **{f"arrays['{name}']": array for name, array in atoms.arrays.items()},
+        **{f"info['{name}']": value for name, value in atoms.info.items()},
+        **{f"calc.results['{name}']": value for name, value in results.items()},
+    }
+
+
+def _written(atoms: Any) -> Iterator[str]:
+    """Yield the lines of a frame: ASE's, but with all digits."""
+    whole, free = atoms.copy(), _make_move_mask(atoms)
+    if atoms.calc is not None and not atoms.calc.check_state(atoms):
+        save_calc_results(whole, atoms.calc, calc_prefix="")
+    if numpy.shape(whole.info.get("stress")) == (6,):
+        whole.info["stress"] = voigt_6_to_full_3x3_stress(whole.info["stress"])
+    whole.info = {name: _as_text(name, value) for name, value in whole.info.items()}
+    mask = {} if free.all() else {"move_mask": free}
+    columns = {"symbols": numpy.array([*whole.symbols]), **whole.arrays, **mask}
+    del columns["numbers"]
+    for name, array in columns.items():
+        blank = array.dtype.kind in "UO" and any(len(str(text).split()) != 1 for text in array.flat)
+        if blank or array.ndim > 2 or array.dtype.kind not in "fibUO":
+            raise BadData(_REFUSED.format(f"arrays['{name}']"))
+    comment, _, _, row = output_column_format(whole, [*columns], columns)
+    yield f"{len(whole)}\n{comment}\n"
+    cells = (part.tolist() for column in columns.values() for part in numpy.atleast_2d(column.T))
+    yield from (row.replace("%16.8f", "%r") % values for values in zip(*cells, strict=True))
+
+
+def _as_text(name: str, value: Any) -> Any:
+    """Return a value of `info` for ASE: as JSON where it would read another one, as 7 for `"007"`."""
+    value = value.item() if isinstance(value, numpy.generic) else value
+    with warnings.catch_warnings(action="ignore"), contextlib.suppress(ValueError, IndexError):
+        if _is_same(value, key_val_str_to_dict(key_val_dict_to_str({name: value})).get(name)):
+            return value
+    text = json.dumps(getattr(value, "tolist", lambda: value)(), default=repr)
+    return "_JSON " + text.replace("\\", "\\\\")  # which ASE does not escape
+
+
+def _is_same(value: Any, again: Any) -> bool:
+    """Return whether two values are equal in type, shape and all digits; a list may be an array."""
+    one, other = numpy.asarray(value), numpy.asarray(again)
+    kinds = {array.dtype.kind.replace("u", "i").replace("U", "O") for array in (one, other)}
+    if kinds == {"O"}:  # also texts
+        return one.shape == other.shape and bool(one.tolist() == other.tolist())
+    return len(kinds) == 1 and numpy.array_equal(one, other, equal_nan=bool(kinds & {"f", "c"}))

@@ -207,7 +207,7 @@ def save(kind: str, value: Any, path: str) -> str:
         raise BadData(
             f"to keep a {type(value).__name__} takes {error.name}: pip install 'diel[data]'"
         ) from error
-    except (OSError, TypeError, ValueError) as error:
+    except (OSError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise BadData(f"a {type(value).__name__} cannot be written: {error}") from error
 
 
@@ -241,9 +241,9 @@ def _write_dataset(value: Any, path: str) -> str:
 
 
 def _write_structures(value: Any, path: str) -> str:
-    from ase.io import write  # here: ASE loads slowly
+    from diel.formats.extxyz import write_frames  # here: it loads ASE
 
-    write(f"{path}.extxyz", value, format="extxyz")
+    write_frames(f"{path}.extxyz", value if isinstance(value, list | tuple) else [value])
     return f"{path}.extxyz"
 
 

@@ -13,6 +13,8 @@ from diel.formats.objects import kind_of, load, make_frame, save
 from diel.spec.forms.rows import TEXTS, read_table
 from tests.formats.made import N, T, frame, make, numpy, pandas
 
+from ase.constraints import FixAtoms, FixBondLengths  # isort: skip
+
 xarray = pytest.importorskip("xarray", reason="diel[data] is not installed")
 pyarrow = pytest.importorskip("pyarrow", reason="diel[data] is not installed")
 
@@ -99,6 +101,70 @@ def test_atoms_are_kept_with_what_was_computed(tmp_path: Path) -> None:
     path = save("structures", frames, str(tmp_path / "made"))
     assert load("structure", path).get_potential_energy() == T[-1]
     assert [one.info["n"] for one in load("structures", path)] == N
+
+
+def atoms_with(**changes: Any) -> Any:
+    """Return atoms whose numbers take all digits."""
+    atoms = frame(-1e5 / 3, 1)
+    atoms.positions += numpy.random.default_rng(0).normal(size=(4, 3))
+    atoms.calc.atoms = atoms.copy()
+    atoms.calc.results |= {"forces": atoms.positions / 7, "stress": atoms.positions[0].repeat(2) / 3}
+    for name, value in changes.items():
+        getattr(atoms, name).update(value) if isinstance(value, dict) else getattr(atoms, name)(value)
+    return atoms
+
+
+INFO = {"id": "007", "no": None, "yes": True, "t": "T", "row": "1 2", "third": 1 / 3, "f4": numpy.float32(0.1), "empty": "",
+        "far": "a\nb\\c \"d\"", "big": 2**62 + 1, "vector": numpy.array([0.1, 1 / 3]), "deep": {"a": [None, "1"]}}  # fmt: skip
+
+
+def test_atoms_keep_all_digits_and_types(tmp_path: Path) -> None:
+    atoms = atoms_with(info=INFO)
+    atoms.set_array("who", numpy.array(["007", "T", "a", "b"]))
+    atoms.set_array("w", numpy.array([0.1, 1e-30, 1 / 3, 2**0.5], "f4"))
+    moved = atoms_with(set_constraint=FixAtoms([1, 3]))
+    moved.positions[0, 0] += 1e-9
+    path = save("structures", [atoms, moved], str(tmp_path / "made"))
+    again, other = load("structures", path)
+    for name in ("positions", "numbers", "who", "w"):
+        assert (again.arrays[name] == atoms.arrays[name]).all()
+    for name, value in atoms.calc.results.items():
+        assert numpy.array_equal(again.calc.results[name], value), name
+    for name, value in INFO.items():
+        assert numpy.array_equal(again.info[name], value), name
+        assert isinstance(again.info[name], str | None | bool) == isinstance(value, str | None | bool), name
+    assert (other.positions == moved.positions).all()
+    assert [*other.constraints[0].index] == [1, 3]
+    assert other.calc is None, "the energy is that of other positions"
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"info": {"k": {1: 2}}}, r"info\['k'\]"),
+        ({"info": {"": 1}}, "a Atoms cannot be written"),
+        ({"info": {"k": 1j}}, r"info\['k'\]"),
+        ({"info": {"dipole": 1.0}}, r"info\['dipole'\]"),
+        ({"arrays": {"k": numpy.zeros((4, 3, 3))}}, r"arrays\['k'\]"),
+        ({"arrays": {"k": numpy.array(["a b", "", "c", "d"])}}, r"arrays\['k'\]"),
+        ({"arrays": {"k": numpy.arange(4, dtype="u4")}}, r"arrays\['k'\]"),
+        ({"arrays": {"k": numpy.array([2**40] * 4)}}, "a Atoms cannot be written"),
+        ({"set_celldisp": [1, 0, 0]}, "the cell"),
+        ({"set_constraint": FixBondLengths([[0, 1]])}, "the constraint FixBondLengths"),
+    ],
+)
+def test_atoms_that_would_not_be_read_again_are_refused(
+    tmp_path: Path, changes: dict[str, Any], name: str
+) -> None:
+    with pytest.raises(BadData, match=name):
+        save("structure", atoms_with(**changes), str(tmp_path / "made"))
+
+
+def test_a_result_that_the_format_does_not_know_is_refused_by_name(tmp_path: Path) -> None:
+    atoms = atoms_with()
+    atoms.calc.results["node_energy"] = numpy.ones(4)
+    with pytest.raises(BadData, match=r"does not hold calc.results\['node_energy'\] of these atoms"):
+        save("structure", atoms, str(tmp_path / "made"))
 
 
 def test_an_array_and_a_variable_are_read_by_their_place(tmp_path: Path) -> None:
