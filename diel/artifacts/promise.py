@@ -163,7 +163,7 @@ def check_value(value: Any, contract: Output, what: str = "the value") -> None:
         raise Breach(f"{odd}; expected a finite number")
 
 
-Check = tuple[int, Callable[[str], Any], tuple[str, str]]
+Check = tuple[int, Callable[[str], Any], str, str]
 """The place of a cell, what refuses a bad one with ValueError, the column and the type for a message."""
 
 
@@ -180,25 +180,31 @@ def check_table(path: str, contract: Contract) -> None:
 
 
 def _csv_rows(path: str, contract: Contract) -> int:
-    rows = 0
+    rows, kind, cell = 0, "", ""
     with open(path, encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, delimiter="\t" if path.lower().endswith(".tsv") else ",", strict=True)
         header = next((row for row in reader if row), None)
         if header is None:
             raise Breach(" is empty; expected a header with the columns' names")
-        checks, width = _checks([cell.strip() for cell in header], contract), len(header)
-        for row in reader:
-            if not row:
-                continue
+        checks = _checks([cell.strip() for cell in header], contract)
+        for row in filter(None, reader):
             rows += 1
             try:
-                for place, read, _ in checks:
-                    read(row[place])
-            except (ValueError, IndexError):
-                raise Breach(f", row {rows} (line {reader.line_num}): {_wrong(row, checks)}") from None
-            if len(row) != width:
-                wrong = f"it has {len(row)} cells, and the header {width}"
-                raise Breach(f", row {rows} (line {reader.line_num}): {wrong}")
+                if len(row) != len(header):
+                    raise Breach(f"it has {len(row)} cells, and the header {len(header)}")
+                for check in checks:
+                    place, read, column, kind = check
+                    read(cell := row[place])
+            except Breach as breach:
+                raise Breach(f", row {rows} (line {reader.line_num}): {breach}") from None
+            except ValueError:
+                infinite = kind in ("float", "") and _is_number(cell)
+                wrong = (
+                    f"{cell.strip()}; expected a finite number"
+                    if infinite
+                    else f"{shown(cell)}; expected {kind}"
+                )
+                raise Breach(f", row {rows} (line {reader.line_num}): {column} is {wrong}") from None
     return rows
 
 
@@ -212,25 +218,11 @@ def _checks(header: list[str], contract: Contract) -> list[Check]:
     for name, kind in columns.items():
         finite = contract.finite and kind == "float"
         read = _finite if finite else str if kind == "str" else partial(cell_value, kind=kind)
-        checks.append((header.index(name), read, (name, kind)))
+        checks.append((header.index(name), read, name, kind))
     if contract.finite:
         unnamed = ((place, name) for place, name in enumerate(header) if name not in columns)
-        checks += [(place, _any_finite, (name, "")) for place, name in unnamed]
+        checks += [(place, _any_finite, name, "") for place, name in unnamed]
     return checks
-
-
-def _wrong(row: list[str], checks: list[Check]) -> str:
-    for place, read, (column, kind) in checks:
-        if place >= len(row):
-            return f"it has {len(row)} cells, and none for {column}"
-        try:
-            read(row[place])
-        except ValueError:
-            cell = row[place]
-            if kind in ("float", "") and _is_number(cell):
-                return f"{column} is {cell.strip()}; expected a finite number"
-            return f"{column} is {shown(cell)}; expected {kind}"
-    raise AssertionError("a refused row has a flaw")
 
 
 def _finite(cell: str) -> None:

@@ -121,11 +121,8 @@ class Exporter:
         try:
             scope = self._stages.recipes[stage.name].scope(index)
             for delivery in exports.of(scope, self._ledger.results.record(stage.name, index)):
-                yield (
-                    f"{stage.name}.{delivery.output}",
-                    f"'{delivery.output}' of {stage.name}/{index}",
-                    delivery,
-                )
+                output = delivery.output
+                yield f"{stage.name}.{output}", f"'{output}' of {stage.name}/{index}", delivery
         except (DielError, KeyError) as error:
             self._outputs[stage.name].failed.append(f"{stage.task(index)}: {error}")
 
@@ -298,19 +295,14 @@ def _exports(workflow: Workflow, source: Path, paths: RunPaths) -> dict[str, Exp
 
 def export_again(run: RunReader) -> int:
     """Copy what a run that is over exported and is no longer there; return how many. Raise DielError."""
-
-    source, paths = Path(run.run_file.source), run.paths
-    view, document = run, run.document
-    modules = {name: module for name in run.workflow.stages if (module := view.module(name)) is not None}
-    copier = _Copier(own_files(document, source, modules), paths)
-    copied = 0
-    for name, exports in _exports(run.workflow, source, paths).items():
+    source, copied = Path(run.run_file.source), 0
+    modules = {name: module for name in run.workflow.stages if (module := run.module(name)) is not None}
+    copier = _Copier(own_files(run.document, source, modules), run.paths)
+    for name, exports in _exports(run.workflow, source, run.paths).items():
         for record in run.results(name):
-            scope = view.recipe(name).scope(record["index"])
-            for delivery in exports.of(scope, record):
-                copied += copier.deliver(
-                    delivery, f"'{delivery.output}' of {name}/{record['index']}", is_known=True
-                )[0]
+            for delivery in exports.of(run.recipe(name).scope(record["index"]), record):
+                owner = f"'{delivery.output}' of {name}/{record['index']}"
+                copied += copier.deliver(delivery, owner, is_known=True)[0]
     return copied
 
 
@@ -363,10 +355,7 @@ class Deliveries:
         """Return why what is at a place stays there; an empty text where a file is to be put there."""
         there = look(target)
         for run in self._all(newer=True) if there or tree else ():
-            if any(
-                delivered.target == target or (tree and delivered.tree == tree)
-                for delivered in self._of(run.exports)
-            ):
+            if any(d.target == target or (tree and d.tree == tree) for d in self._of(run.exports)):
                 return f"{target} is as {run.run_id} delivered it, which is newer; this run has {source}"
         if there is None or not self._before(target) or self._is_made(source, target):
             return ""
@@ -386,15 +375,12 @@ class Deliveries:
 
     def _before(self, target: str) -> list[Delivered]:
         """Return what was put at a place so far: by earlier runs, and by this one."""
-        mine, there = self._mine.get(target), look(target)
-        if all(
-            delivered.look != there
-            for delivered in (*self._earlier.get(target, ()), *([mine] if mine else []))
-        ):
+        mine, there = [self._mine[target]] if target in self._mine else [], look(target)
+        if all(d.look != there for d in (*self._earlier.get(target, ()), *mine)):
             self._earlier = {}  # an earlier run may still be going
             for delivered in self._older():
                 self._earlier.setdefault(delivered.target, []).append(delivered)
-        return [*self._earlier.get(target, ()), *([mine] if mine else [])]
+        return [*self._earlier.get(target, ()), *mine]
 
     def _older(self) -> Iterator[Delivered]:
         """Yield what earlier runs have delivered, those that were removed first."""
@@ -419,30 +405,18 @@ class Deliveries:
 
     def left_over(self, tree: str, source: str) -> list[str]:
         """Return what earlier deliveries left in a directory, which is now `source`, if that is one."""
-        stale = [
-            delivered
-            for delivered in self._older()
-            if self._mine.get(delivered.target, delivered) is delivered
-        ]
-        stale += [
-            delivered
-            for delivered in self._mine.values()
-            if source and not delivered.source.startswith(f"{source}/")
-        ]
-        return [
-            delivered.target
-            for delivered in stale
-            if delivered.tree == tree and look(delivered.target) == delivered.look
-        ]
+        stale = [d for d in self._older() if self._mine.get(d.target, d) is d]
+        stale += [d for d in self._mine.values() if source and not d.source.startswith(f"{source}/")]
+        return [d.target for d in stale if d.tree == tree and look(d.target) == d.look]
 
     def beside(self, tree: str) -> dict[str, str]:
         """Return what other outputs and workflows left in the directory of a list, and whose it is."""
-        place, own = tree.rpartition(": ")[0], {tree, *(delivered.tree for delivered in self._mine.values())}
+        place, trees = tree.rpartition(": ")[0], {tree, *(d.tree for d in self._mine.values())}
+        there = [d for d in self._older() if d.tree.startswith(f"{place}: ") and d.tree not in trees]
         return {
-            delivered.target: delivered.tree.rpartition(": ")[2]
-            for delivered in self._older()
-            if place == delivered.tree.rpartition(": ")[0] != "" and delivered.tree not in own
-            if delivered.target not in self._mine and look(delivered.target) == delivered.look
+            d.target: d.tree.removeprefix(f"{place}: ")
+            for d in there
+            if place and d.target not in self._mine and look(d.target) == d.look
         }
 
     def _all(self, *, newer: bool) -> list[RunPaths]:
@@ -464,10 +438,9 @@ def removed_exports(run: RunPaths) -> Path:
 
 
 def outlive(run: RunPaths) -> None:
-    """Keep what a run that is to be removed has delivered, as far as it is there: to later runs it is diel's
-    own."""
-    file, deliveries = removed_exports(run), Deliveries(run)
-    with deliveries.turn():
+    """Keep what a run that is to be removed has delivered: to later runs it is diel's own."""
+    file = removed_exports(run)
+    with Deliveries(run).turn():
         there = {d.target: d for d in (*_read(file), *_read(run.exports)) if look(d.target) == d.look}
         put(file, "".join(json.dumps(delivered) + "\n" for delivered in there.values()))
 
@@ -476,7 +449,7 @@ def look(path: str | Path) -> Look | None:
     """Return size and time of a file; None where there is none. Raise OSError."""
     try:
         status = os.stat(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return status.st_size, status.st_mtime_ns
 

@@ -291,7 +291,7 @@ def test_a_table_that_keeps_its_contract_is_taken(hold: Hold, contract: dict[str
         (TABLE, {"rows": ">=100"}, "t.csv has 3 rows; expected >=100"),
         (TABLE + "3,nan,d\n", {"columns": {"temperature": "float"}, "finite": True}, "row 4 (line 5): temperature is nan; expected a finite number"),
         (TABLE + "3,-inf,d\n", {"finite": True}, "row 4 (line 5): temperature is -inf; expected a finite number"),
-        (TABLE + "3\n", {"columns": {"temperature": "float"}}, "row 4 (line 5): it has 1 cells, and none for temperature"),
+        (TABLE + "3\n", {"columns": {"temperature": "float"}}, "row 4 (line 5): it has 1 cells, and the header 3"),
         (TABLE + "3,,d\n", {"columns": {"temperature": "float"}}, "row 4 (line 5): temperature is ''; expected float"),
         (TABLE + "1_0,1.0,d\n", {"columns": {"step": "int"}}, "row 4 (line 5): step is '1_0'; expected int"),
         (TABLE + "3,1_0.5,d\n", {"columns": {"temperature": "float"}}, "temperature is '1_0.5'; expected float"),
