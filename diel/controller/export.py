@@ -440,8 +440,11 @@ def removed_exports(run: RunPaths) -> Path:
 def outlive(run: RunPaths) -> None:
     """Keep what a run that is to be removed has delivered: to later runs it is diel's own."""
     file = removed_exports(run)
+    if not run.exports.exists():
+        return
     with Deliveries(run).turn():
-        there = {d.target: d for d in (*_read(file), *_read(run.exports)) if look(d.target) == d.look}
+        every = (d for d in (*_read(file), *_read(run.exports)) if os.path.exists(d.target))
+        there = {d.target: d for d in every if look(d.target) == d.look}
         put(file, "".join(json.dumps(delivered) + "\n" for delivered in there.values()))
 
 
@@ -449,7 +452,7 @@ def look(path: str | Path) -> Look | None:
     """Return size and time of a file; None where there is none. Raise OSError."""
     try:
         status = os.stat(path)
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         return None
     return status.st_size, status.st_mtime_ns
 

@@ -10,14 +10,7 @@ from functools import partial
 from typing import Any
 
 import numpy
-from ase.io import iread
-from ase.io.extxyz import (
-    _make_move_mask,
-    key_val_dict_to_str,
-    key_val_str_to_dict,
-    output_column_format,
-    save_calc_results,
-)
+from ase.io import extxyz, iread
 from ase.stress import voigt_6_to_full_3x3_stress
 
 from diel.formats.node import BadData, Content, FileArray
@@ -56,7 +49,7 @@ def _frames(path: str) -> Iterator[dict[str, Any]]:
             lines = sum(1 for _, _ in zip(range(atoms), file, strict=False))
             if comment is None or lines < atoms:
                 raise BadData(f"its last frame is cut short: {lines} of {atoms} atoms")
-            yield {"atoms": atoms, **key_val_str_to_dict(comment)}
+            yield {"atoms": atoms, **extxyz.key_val_str_to_dict(comment)}
 
 
 def _of_atoms(path: str, name: str) -> Iterator[tuple[tuple[int, ...], Any]]:
@@ -97,7 +90,7 @@ def _parts(atoms: Any) -> dict[str, Any]:
     return {
         "the cell": [*atoms.cell.array, *atoms.get_celldisp().reshape(1, 3)],
         "pbc": atoms.pbc,
-        f"the constraint {''.join(other[:1])}": other or _make_move_mask(atoms),
+        f"the constraint {''.join(other[:1])}": other or extxyz._make_move_mask(atoms),
         **{f"arrays['{name}']": array for name, array in atoms.arrays.items()},
         **{f"info['{name}']": value for name, value in atoms.info.items()},
         **{f"calc.results['{name}']": value for name, value in results.items()},
@@ -106,9 +99,9 @@ def _parts(atoms: Any) -> dict[str, Any]:
 
 def _written(atoms: Any) -> Iterator[str]:
     """Yield the lines of a frame: ASE's, but with all digits."""
-    whole, free = atoms.copy(), _make_move_mask(atoms)
+    whole, free = atoms.copy(), extxyz._make_move_mask(atoms)
     if atoms.calc is not None and not atoms.calc.check_state(atoms):
-        save_calc_results(whole, atoms.calc, calc_prefix="")
+        extxyz.save_calc_results(whole, atoms.calc, calc_prefix="")
     if numpy.shape(whole.info.get("stress")) == (6,):
         whole.info["stress"] = voigt_6_to_full_3x3_stress(whole.info["stress"])
     whole.info = {name: _as_text(name, value) for name, value in whole.info.items()}
@@ -119,7 +112,7 @@ def _written(atoms: Any) -> Iterator[str]:
         blank = array.dtype.kind in "UO" and any(len(str(text).split()) != 1 for text in array.flat)
         if blank or array.ndim > 2 or array.dtype.kind not in "fibUO":
             raise BadData(_REFUSED.format(f"arrays['{name}']"))
-    comment, _, _, row = output_column_format(whole, [*columns], columns)
+    comment, _, _, row = extxyz.output_column_format(whole, [*columns], columns)
     yield f"{len(whole)}\n{comment}\n"
     cells = (part.tolist() for column in columns.values() for part in numpy.atleast_2d(column.T))
     yield from (row.replace("%16.8f", "%r") % values for values in zip(*cells, strict=True))
@@ -129,7 +122,7 @@ def _as_text(name: str, value: Any) -> Any:
     """Return a value of `info` for ASE: as JSON where it would read another one, as 7 for `"007"`."""
     value = value.item() if isinstance(value, numpy.generic) else value
     with warnings.catch_warnings(action="ignore"), contextlib.suppress(ValueError, IndexError):
-        if _is_same(value, key_val_str_to_dict(key_val_dict_to_str({name: value})).get(name)):
+        if _is_same(value, extxyz.key_val_str_to_dict(extxyz.key_val_dict_to_str({name: value})).get(name)):
             return value
     text = json.dumps(getattr(value, "tolist", lambda: value)(), default=repr)
     return "_JSON " + text.replace("\\", "\\\\")  # which ASE does not escape
