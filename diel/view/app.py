@@ -207,7 +207,7 @@ class RunScreen(WatchedScreen):
             return
         self._time_left = left_text(view)
         if self._tab == "charts-tab":
-            self._charts = [*charts.axis_charts(view.status.axes), *charts.work_charts(view)]
+            self._charts = [*charts.axis_charts(view.status.axes), *charts.cores_charts(view)]
         elif self._tab == "page-tab":
             entry = next(candidate for candidate in ENTRIES if candidate.name == self._entry)
             panel = panel_of(entry, view)
@@ -232,7 +232,7 @@ class RunScreen(WatchedScreen):
         self._update("#blocks-text", Text.from_ansi("\n".join(blocks)))
         self._draw_tasks(status)
         self._draw_failures(status)
-        self._draw_charts(status)
+        self._draw_charts()
         self._update("#panel-text", Text(self._panel or "reading …"))
 
     def _update(self, where: str, text: Text) -> None:
@@ -314,18 +314,15 @@ class RunScreen(WatchedScreen):
         self._entry, self._panel = str(event.value), ""
         self.look_again()
 
-    def _draw_charts(self, status: Status) -> None:
-        timeline, shown = self.watched.timeline, self._charts
-        if self._tab != "charts-tab":
-            return
-        around = self.query_one("#charts", VerticalScroll)
+    def _draw_charts(self) -> None:
         width = max(self.size.width - 6, 30)
-        key = (shown, width, timeline is not None and (timeline.last, dict(timeline.begun)), status.state)
-        if self._drawn.get("charts") == key:
+        key = (self._charts, width)
+        if self._tab != "charts-tab" or self._drawn.get("charts") == key:
             return
         self._drawn["charts"] = key
-        drawn = [] if timeline is None else [charts.lanes_text(timeline, status, width)]
-        self.show_below(around, [*drawn, *(charts.draw(chart, width, CHART) for chart in shown)], "chart")
+        drawn = [charts.draw(chart, width, CHART) for chart in self._charts]
+        around = self.query_one("#charts", VerticalScroll)
+        self.show_below(around, drawn or [Text("There is nothing to draw yet.")], "chart")
 
     def _draw_failures(self, status: Status) -> None:
         kinds: dict[tuple[str, ...], list[int]] = {}

@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import plotext
-from rich.style import Style
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 from diel.errors import DielError, counted
 from diel.page.run_view import RunView
-from diel.page.timeline import allotments, busy_cores, rows_of, steps_of, task_cores
+from diel.page.timeline import allotments, busy_cores, steps_of, task_cores
 from diel.states import RunState, TaskState, TrialState
 from diel.status.axis import AxisStatus, CourseStatus, course_name, objectives_text, what_text
 from diel.status.columns import printable, shorten
 from diel.status.run import Status
 from diel.status.stage import StageStatus, count_text, mean_text
-from diel.timeline import Timeline
 from diel.values import bare, format_duration, point_text
 from diel.view.watched import Watched
-
-if TYPE_CHECKING:
-    from diel.journal.records import BlockNow
 
 MOST_CURVES = 12
 """Learning curves in one picture: the last ones of more."""
@@ -45,7 +39,6 @@ class Series(NamedTuple):
     xs: Sequence[float]
     ys: Sequence[float]
     joined: bool = True
-    mark: int = 0
 
 
 class Chart(NamedTuple):
@@ -79,8 +72,7 @@ def draw(chart: Chart, width: int, height: int) -> Text:
         if line.joined and len(xs) > 1:
             plotext.plot(xs, ys, label=name, marker="braille", color=colour)
         else:
-            mark = POINTS[(line.mark or place) % len(POINTS)]
-            plotext.scatter(xs, ys, label=name, marker=mark, color=colour)
+            plotext.scatter(xs, ys, label=name, marker=POINTS[place % len(POINTS)], color=colour)
     if chart.from_zero:
         plotext.ylim(0, None)
     all_xs = [x for line in chart.series for x in line.xs if math.isfinite(x)]
@@ -169,100 +161,8 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-MOST_ROWS = 24
-"""Rows of workers; with more, a row is a node, and of many nodes the last are left out."""
-MOST_BLOCKS = 8
-LABEL = 16
-SINCE = "seconds since the beginning"
-_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-
-
-class Stretch(NamedTuple):
-    """The time that a picture shows, in seconds since the epoch."""
-
-    begin: float
-    end: float
-    cells: int
-
-    def cell(self, time: float) -> int:
-        part = (time - self.begin) / max(self.end - self.begin, 1e-9)
-        return max(0, min(int(part * self.cells), self.cells - 1))
-
-
-Cells = defaultdict[int, dict[str, float]]
-"""By cell, the seconds of each stage; those that failed or were pruned count as the stage ''."""
-
-
-def lanes_text(timeline: Timeline, status: Status, width: int) -> Text:
-    """Return blocks and workers over time."""
-    if not timeline.origin:
-        return Text("no attempt has ended yet")
-    end = status.now if status.state.live else max(timeline.last, timeline.origin)
-    span = Stretch(timeline.origin, end, max(10, width - LABEL - 2))
-    stages = [stage.name for stage in status.stages]
-    letters = {name: _LETTERS[place % len(_LETTERS)] for place, name in enumerate(stages)}
-    lines = [_block_line(block, span) for block in status.blocks[-MOST_BLOCKS:]]
-    labels = rows_of(timeline, MOST_ROWS)
-    first = {label: lane for lane, label in reversed([*enumerate(labels)])}
-    rows = sorted(first, key=lambda label: (timeline.lanes[first[label]].node, first[label]))
-    cells = _cells(timeline, status, span, labels)
-    for label in rows[:MOST_ROWS]:
-        line = Text(f"{label[:LABEL]:<{LABEL}} ")
-        for place in range(span.cells):
-            line.append_text(_cell(cells[label].get(place, {}), stages, letters))
-        lines.append(line)
-    if len(rows) > MOST_ROWS:
-        lines.append(Text(f"… {len(rows) - MOST_ROWS:,} more"))
-    took = format_duration(span.end - span.begin)
-    lines.append(Text(f"{'':<{LABEL}} 0{took:>{span.cells - 1}}", style="grey62"))
-    keys = [f"{letters[name]}:{name}" for name in stages]
-    named = [Text(key, style=_style(place)) for place, key in enumerate(keys)]
-    legend = Text("  ").join([*named, Text("✗ no result")])
-    return Text("\n").join([*lines, legend])
-
-
-def _cells(timeline: Timeline, status: Status, span: Stretch, labels: list[str]) -> defaultdict[str, Cells]:
-    rows: defaultdict[str, Cells] = defaultdict(lambda: defaultdict(lambda: defaultdict(float)))
-    for name, stage in timeline.stages.items():
-        for lane, bins in stage.lanes.items():
-            for place, busy in bins.busy.items():
-                rows[labels[lane]][span.cell(timeline.origin + (place + 0.5) * timeline.width)][name] += busy
-            for place in bins.failed:
-                rows[labels[lane]][span.cell(timeline.origin + (place + 0.5) * timeline.width)][""] = 1
-    for attempt in timeline.running(span.end, live=status.state.live):
-        for place in range(span.cell(attempt.begin), span.cell(attempt.end) + 1):
-            rows[labels[attempt.lane]][place][attempt.stage] += (span.end - span.begin) / span.cells
-    return rows
-
-
-def _cell(at: dict[str, float], stages: Sequence[str], letters: dict[str, str]) -> Text:
-    if "" in at:
-        return Text("✗", style=MARKS["failed"][1])
-    if not at:
-        return Text("·", style="grey35")
-    name = max(at, key=lambda stage: at[stage])
-    return Text(letters.get(name, "?"), style=_style(stages.index(name) if name in stages else 0))
-
-
-def _style(place: int) -> Style:
-    red, green, blue = COLOURS[place % len(COLOURS)]
-    return Style(color="black", bgcolor=f"rgb({red},{green},{blue})")
-
-
-def _block_line(block: BlockNow, span: Stretch) -> Text:
-    """Return a block from when it was asked for: waiting, running, ended."""
-    line = Text(f"{'block ' + block['block']:<{LABEL}.{LABEL}} ")
-    submitted, began = span.cell(block["asked"]), span.cell(block["began"] or span.end)
-    ended = span.cell(block["ended"] or span.end)
-    began = min(began, ended)
-    line.append(" " * submitted + "◔" * (began - submitted), style=MARKS["pending"][1])
-    drawn = "━" * (ended - began + 1) if block["began"] is not None else ""
-    line.append(drawn, style=MARKS["running"][1])
-    return line.append("" if block["ended"] is None else f" {block['state']}", style="grey62")
-
-
-def work_charts(view: RunView) -> Iterator[Chart]:
-    """Yield the cores that tasks had beside those that the run held, and how many attempts ended a second."""
+def cores_charts(view: RunView) -> Iterator[Chart]:
+    """Yield the cores that tasks had beside those that the run held."""
     timeline = view.timeline
     try:
         sizes, blocks = task_cores(view), allotments(view)
@@ -280,16 +180,12 @@ def work_charts(view: RunView) -> Iterator[Chart]:
     if corners:
         at = [max(0.0, when - timeline.origin) for when, _ in corners]
         series.append(Series("held", at, [count for _, count in corners]))
-    yield Chart("cores that tasks had, and that the run held", SINCE, tuple(series), from_zero=True)
-    ended = sum(
-        (Counter(bins.ended) for s in timeline.stages.values() for bins in s.lanes.values()), Counter()
+    yield Chart(
+        "cores that tasks had, and that the run held",
+        "seconds since the beginning",
+        tuple(series),
+        from_zero=True,
     )
-    bins = int((view.until - timeline.origin) / timeline.width)
-    step = max(1, bins // 60)
-    parts = [range(first, first + step) for first in range(0, bins - step + 1, step)]
-    rates = [sum(ended[place] for place in part) / (step * timeline.width) for part in parts]
-    rate = Series("ended", [part[0] * timeline.width for part in parts], rates)
-    yield Chart("tasks that ended a second", SINCE, (rate,), from_zero=True)
 
 
 STAGE_COLUMNS = ("stage", "", "done", "running", "failed", "mean", "p95", "others")
