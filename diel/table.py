@@ -127,3 +127,13 @@ def short_path(path: str) -> str:
     """Return a path relative to the current directory if it is below it, else the full path."""
     here = os.getcwd()
     return os.path.relpath(path, here) if path.startswith(here.rstrip("/") + "/") else path
+
+
+def allowed_text(choices: Sequence[Any] | None, low: Any, high: Any, *, log: bool) -> str:
+    """Return what a hyperparameter may be: `a | b`, `0.1 to 10, log`; empty without bounds."""
+    if choices is not None:
+        return " | ".join(map(shown, choices))
+    if low is None and high is None:
+        return ""
+    ends = ("…" if end is None else shown(end) for end in (low, high))
+    return " to ".join(ends) + (", log" if log else "")

@@ -17,7 +17,6 @@ from diel.page.timeline import Cores, allotments, task_cores
 from diel.project.run_file import RunFile
 from diel.results.usage import advise
 from diel.states import RunState, TaskState
-from diel.status.run import energy_text
 from diel.status.sections import asked_first
 from diel.status.stage import StageStatus, count_text, joined_lines, tolerated_text
 from diel.values import clock, format_size
@@ -146,7 +145,7 @@ def _origin(view: RunView, file: RunFile) -> Iterator[tuple[str, str]]:
         yield "ended", clock(status.ended)
     yield "site", file.site
     yield "versions", f"diel {file.diel}, Python {file.python}"
-    yield "energy", energy_text(status.energy)
+    yield "energy", status.energy_text
     if not view.public:
         yield "host and user", f"{file.host}, {file.user}"
         yield "directory", str(view.paths.root)

@@ -23,9 +23,8 @@ from diel.page.run_view import RunView
 from diel.project.lease import read_lease
 from diel.project.run_file import read_kept_workflow
 from diel.registry import kept_values
-from diel.spec import Hyperparameter
 from diel.status.stage import named_task
-from diel.table import shown
+from diel.table import allowed_text
 from diel.values import clock
 
 _TEXT = 40_000
@@ -76,20 +75,12 @@ def hyperparameters(view: RunView) -> Iterator[Part]:
         if held is not None and not searched:
             source = ": ".join(filter(None, (held.origin, held.source)))
         value = None if held is None or searched else cell(held.value)
-        rows.append([f"hp.{name}", value, source, _allowed(hp), cell(hp.default), hp.description])
+        bounds = allowed_text(hp.choices, hp.low, hp.high, log=hp.log)
+        allowed = ", ".join(filter(None, ("" if hp.choices else hp.type, bounds)))
+        rows.append([f"hp.{name}", value, source, allowed, cell(hp.default), hp.description])
     if rows:
         heads = ("name", "value", "where it came from", "allowed", "default", "description")
         yield Grid("Hyperparameters", heads, rows)
-
-
-def _allowed(parameter: Hyperparameter) -> str:
-    if parameter.choices is not None:
-        return " | ".join(map(shown, parameter.choices))
-    bounds = [parameter.low, parameter.high]
-    if bounds == [None, None]:
-        return parameter.type
-    low, high = ("…" if end is None else shown(end) for end in bounds)
-    return f"{parameter.type}, {low} to {high}{', log' if parameter.log else ''}"
 
 
 GROUPS = 40

@@ -156,6 +156,14 @@ class Status:
     def total_text(self) -> str:
         return "?" if self.total is None else f"{self.total:,}"
 
+    @property
+    def energy_text(self) -> str:
+        """`1.2 kWh of whole machines (RAPL 1.0, NVML 0.2)`, or that nothing was measured."""
+        joules = self.energy["joules"] if self.energy else {}
+        sources = ", ".join(f"{source} {_amount(value)}" for source, value in joules.items())
+        whole = f"{_amount(sum(joules.values()))} of whole machines ({sources})"
+        return whole if self.energy else "not measured"
+
     def document(self) -> dict[str, Any]:
         """Return the status as JSON."""
         lease = self.lease
@@ -300,9 +308,6 @@ def _run_document(paths: RunPaths) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-NOT_MEASURED = "not measured"
-
-
 def energy_of(paths: RunPaths) -> dict[str, Any] | None:
     """Return joules by counter (RAPL, NVML), of each block or controller too; None where none counted."""
     parts: dict[str, Any] = {}
@@ -316,14 +321,6 @@ def energy_of(paths: RunPaths) -> dict[str, Any] | None:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue  # damaged: the others tell
     return {"joules": joules, "parts": parts} if parts else None
-
-
-def energy_text(energy: Mapping[str, Any] | None) -> str:
-    """Return `1.2 kWh (RAPL 1.0, NVML 0.2), of whole machines`, or that energy was not measured."""
-    if not energy:
-        return NOT_MEASURED
-    sources = ", ".join(f"{source} {_amount(value)}" for source, value in energy["joules"].items())
-    return f"{_amount(sum(energy['joules'].values()))} of whole machines ({sources})"
 
 
 def _amount(joules: float) -> str:

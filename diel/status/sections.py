@@ -13,16 +13,7 @@ from diel.journal.history import History
 from diel.states import RunState, TaskState
 from diel.status.axis import ROWS, axis_lines
 from diel.status.columns import columns, last_line, one_line, paint, printable, shorten, width_of
-from diel.status.run import (
-    NEVER,
-    ServiceStatus,
-    Status,
-    ended_badly,
-    energy_text,
-    is_hopeless,
-    is_live,
-    reason_of,
-)
+from diel.status.run import NEVER, ServiceStatus, Status, ended_badly, is_hopeless, is_live, reason_of
 from diel.status.stage import joined_lines, shared_lines, task_of
 from diel.status.surrogate import surrogate_lines
 from diel.values import clock, format_duration, format_size
@@ -192,7 +183,7 @@ def is_doubted(status: Status) -> bool:
 
 
 def _energy_lines(status: Status, view: View) -> list[str]:
-    return [f"energy: {energy_text(status.energy)}"] if status.energy or view.show_all else []
+    return [f"energy: {status.energy_text}"] if status.energy or view.show_all else []
 
 
 SECTIONS = (

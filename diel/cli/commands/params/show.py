@@ -20,7 +20,7 @@ from diel.results import RunReader
 from diel.spec import Workflow
 from diel.status.axis import AxisStatus, CourseStatus, trial_document
 from diel.status.run import read_status
-from diel.table import Listing, render, shown
+from diel.table import Listing, allowed_text, render, shown
 from diel.values import clock
 
 NARROW = 48
@@ -176,7 +176,7 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
             entry["type"],
             "(none)" if entry["value"] is None else shown(entry["value"]),
             "a search, or --set" if entry["origin"] is None else origin_text(entry),
-            _allowed(entry),
+            allowed_text(entry["choices"], entry["low"], entry["high"], log=entry["log"]),
             shown(entry["default"]),
             entry["description"],
         )
@@ -197,16 +197,6 @@ def _lines(document: Mapping[str, Any]) -> Iterator[str]:
 def origin_text(value: Mapping[str, Any]) -> str:
     """Say where a value comes from."""
     return "default" if value["origin"] == "default" else value["source"] or value["origin"]
-
-
-def _allowed(entry: Mapping[str, Any]) -> str:
-    if entry["choices"] is not None:
-        return " | ".join(map(shown, entry["choices"]))
-    low, high = entry["low"], entry["high"]
-    if low is None and high is None:
-        return ""
-    bounds = f"{'…' if low is None else shown(low)} to {'…' if high is None else shown(high)}"
-    return f"{bounds}, log" if entry["log"] else bounds
 
 
 PROJECT = "project"
