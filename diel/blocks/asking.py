@@ -17,7 +17,7 @@ from diel.attempt.bundle import Bundle
 from diel.blocks.block import Block
 from diel.blocks.script import block_job, block_job_name, node_script
 from diel.errors import DielError
-from diel.executors.workers import Load, Workers
+from diel.executors import Load, Workers
 from diel.files import put
 from diel.paths import RunPaths
 from diel.plan import Plan

@@ -34,7 +34,7 @@ from parsl.providers.base import ExecutionProvider
 from diel.attempt.bundle import Bundle
 from diel.carried import PYTHON
 from diel.errors import DielError
-from diel.executors.workers import Load, Workers
+from diel.executors import Load, Workers
 from diel.paths import RunPaths
 from diel.worker.process import run_bundle
 

@@ -347,9 +347,8 @@ class Serving:
 
     def _taken_by(self, name: str) -> tuple[str, int, int]:
         planned = self._plan.stages[name]
-        service = self._runs[name].spec.service
         pool = planned.pool if self._plan.site.scheduled else ""
-        return pool, planned.cores, 1 if service is None else service.replicas
+        return pool, planned.cores, self._runs[name].spec.replicas
 
     def tend(self, in_use: Iterable[tuple[str, int]]) -> None:
         """Look which points are ready, idle or down. `in_use` are tasks that were handed out."""

@@ -13,7 +13,7 @@ from diel.blocks.block import Block
 from diel.blocks.blocks import BARREN, REFUSALS, Watching
 from diel.blocks.script import ATTENDED, NeverRuns
 from diel.errors import DielError
-from diel.executors.workers import Load
+from diel.executors import Load
 from diel.paths import RunPaths
 from diel.plan import Plan
 from diel.project.lease import take

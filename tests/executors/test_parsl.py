@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from diel.errors import DielError
+from diel.executors import Workers
 from diel.executors.parsl import STARTS, BlockEngine
-from diel.executors.workers import Workers
 from diel.paths import RunPaths
 
 WORKERS = Workers(slots=1, mpi_nodes=0, gpus=(), drain=60, silence=60, orphan=60)

@@ -24,8 +24,8 @@ from parsl.executors.high_throughput.mpi_prefix_composer import validate_resourc
 from parsl.executors.high_throughput.zmq_pipes import CommandClient
 from parsl.providers.base import ExecutionProvider
 
+from diel.executors import Load, Workers
 from diel.executors.parsl import INTERCHANGE, POOL, BlockEngine
-from diel.executors.workers import Load, Workers
 from diel.paths import RunPaths
 from tests.throwaway import wait_for
 

@@ -196,7 +196,9 @@ class Placed:
     def weights(self) -> dict[str, Tensor] | None:
         """Return all weights by their names in the network, on rank 0's CPU alone. All ranks must call it."""
         mine = {
-            name.removeprefix(self._prefix): _full(value).cpu()
+            name.removeprefix(self._prefix): (
+                value.full_tensor() if hasattr(value, "full_tensor") else value
+            ).cpu()
             for name, value in self.part.state_dict().items()
         }
         place = self.world.place
@@ -223,11 +225,6 @@ class Placed:
 def _local(tensor: Tensor) -> Tensor:
     local: Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
     return local
-
-
-def _full(tensor: Tensor) -> Tensor:
-    full: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
-    return full
 
 
 def _chain(network: nn.Module, mesh: Mesh) -> tuple[list[nn.Module], str]:

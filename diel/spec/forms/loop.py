@@ -30,6 +30,11 @@ class Judged(Axis):
     named = False
     end_hint: ClassVar[str]
     """The word for the point that is most often meant."""
+    until: str | None
+
+    @property
+    def condition(self) -> str | None:
+        return self.until
 
     @property
     @abstractmethod
@@ -81,10 +86,6 @@ class Loop(SpecModel, Judged):
 
     max: int = Field(ge=1, le=MAX_POINTS, description="Most rounds to run.")
     until: Condition | None = optional("Expression over values of the round: stop when it holds.")
-
-    @property
-    def condition(self) -> str | None:
-        return self.until
 
     @property
     def may_end_early(self) -> bool:

@@ -293,10 +293,6 @@ class Search(SpecModel, Judged):
         return self.parameters
 
     @property
-    def condition(self) -> str | None:
-        return self.until
-
-    @property
     def may_end_early(self) -> bool:
         stops = (self.until, self.timeout, self.core_hours)
         return self.prunes or any(stop is not None for stop in stops)
