@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -198,13 +198,9 @@ def _csv_rows(path: str, contract: Contract) -> int:
             except Breach as breach:
                 raise Breach(f", row {rows} (line {reader.line_num}): {breach}") from None
             except ValueError:
-                infinite = kind in ("float", "") and _is_number(cell)
-                wrong = (
-                    f"{cell.strip()}; expected a finite number"
-                    if infinite
-                    else f"{shown(cell)}; expected {kind}"
-                )
-                raise Breach(f", row {rows} (line {reader.line_num}): {column} is {wrong}") from None
+                expected = "a finite number" if kind in ("float", "") and _is_number(cell) else kind
+                wrong = f"{column} is {shown(cell)}; expected {expected}"
+                raise Breach(f", row {rows} (line {reader.line_num}): {wrong}") from None
     return rows
 
 
@@ -231,8 +227,7 @@ def _finite(cell: str) -> None:
 
 
 def _any_finite(cell: str) -> None:
-    """Refuse a number that is not finite; accept what is not a number."""
-    if _is_number(cell):
+    if _is_number(cell):  # and no text
         _finite(cell)
 
 
@@ -246,27 +241,27 @@ def _is_number(cell: str) -> bool:
 
 def _json_rows(path: str, contract: Contract) -> int:
     rows = 0
-    for number, row in _objects(path):
-        rows += 1
-        for column, kind in (contract.columns or {}).items():
-            if column not in row:
-                raise Breach(f", line {number}: no '{column}'; it has: {listed(row)}")
-            if not is_of(row[column], kind):
-                raise Breach(f", line {number}: {column} is {shown(row[column])}; expected {kind}")
-        if contract.finite and (odd := not_finite(row)) is not None:
-            raise Breach(f", line {number}: {odd}; expected a finite number")
-    return rows
-
-
-def _objects(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
     with open(path, encoding="utf-8-sig") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
+            rows += 1
             try:
-                row = read_json(line)
+                _check_row(read_json(line), contract)
             except (ValueError, RecursionError) as error:
                 raise Breach(f", line {number}: no JSON: {error}") from None
-            if not isinstance(row, dict):
-                raise Breach(f", line {number}: {type(row).__name__}; expected a JSON object")
-            yield number, row
+            except Breach as breach:
+                raise Breach(f", line {number}: {breach}") from None
+    return rows
+
+
+def _check_row(row: Any, contract: Contract) -> None:
+    if not isinstance(row, dict):
+        raise Breach(f"{type(row).__name__}; expected a JSON object")
+    for column, kind in (contract.columns or {}).items():
+        if column not in row:
+            raise Breach(f"no '{column}'; it has: {listed(row)}")
+        if not is_of(row[column], kind):
+            raise Breach(f"{column} is {shown(row[column])}; expected {kind}")
+    if contract.finite and (odd := not_finite(row)) is not None:
+        raise Breach(f"{odd}; expected a finite number")

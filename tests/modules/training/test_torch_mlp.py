@@ -175,13 +175,13 @@ def test_data_that_make_no_sense_are_refused(options: Any, message: str, context
         (b"x,y\n1,2\n3,nan\n", r"data\.csv, line 3, column 'y', holds 'nan'; expected a finite number"),
         (b"x,y\n1,2\nlow,4\n", r"data\.csv, line 3, column 'x', holds 'low'"),
         (b"x,y\n1,2\n,4\n", r"data\.csv, line 3, column 'x', holds ''"),
-        (b"x,y\n1,2\n3\n", r"data\.csv, line 3: expected 2 values, as in the header; found 1"),
-        (b"x,x,y\n1,2,3\n", r"data\.csv has the column 'x' twice"),
+        (b"x,y\n1,2\n3\n", r"data\.csv:3: 1 value, but the header names 2 columns"),
+        (b"x,x,y\n1,2,3\n", r"data\.csv:1: the header names 'x' twice"),
         (b"x,z\n1,2\n", r"data\.csv: there is no column 'y'; the columns are x, z"),
-        (b"", r"data\.csv: there is no column 'y'"),
-        (b"x,y\n\xff\xfe,1\n", r"data\.csv is not a CSV file in UTF-8"),
+        (b"", r"data\.csv: empty; expected a header line"),
+        (b"x,y\n\xff\xfe,1\n", r"data\.csv is not UTF-8 \(byte 4\)"),
         (b"x,y\n", "at least 2 rows"),
-        (None, "cannot be read: No such file"),
+        (None, "cannot read .*data.csv: no such file"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_told_with_line_and_column(
