@@ -26,7 +26,7 @@ from diel.controller.home import submit_new
 from diel.controller.start import discard, drive_on, start
 from diel.errors import UsageError, counted, did_you_mean
 from diel.formats.objects import make_frame
-from diel.journal.history import look_at
+from diel.journal.snapshot import look_at
 from diel.network import draw_run, stage_facts, stage_network, task_network
 from diel.notebook import shown, watcher
 from diel.paths import RunPaths, runs_dir

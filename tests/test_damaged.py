@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import diel
-from diel.journal.history import read_run
+from diel.journal.snapshot import read_run
 from diel.page.outcome.result import parts
 from diel.page.panel import Text
 from diel.page.run_view import RunView

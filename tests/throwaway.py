@@ -15,7 +15,8 @@ from typing import Any, Self
 
 import psutil
 
-from diel.journal.history import History, read_run
+from diel.journal.history import History
+from diel.journal.snapshot import read_run
 from diel.paths import RunPaths
 
 Record = dict[str, Any]

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from diel.attempt.reaper import kill_marked
 from diel.blocks.block import Adopt, Block
-from diel.journal.history import History, read_run
+from diel.journal.history import History
 from diel.journal.segment import Reader, SegmentWriter
+from diel.journal.snapshot import read_run
 from diel.journal.stage_history import ranges
 from diel.paths import RunPaths
 from diel.project.lease import beat, take

@@ -13,8 +13,8 @@ import click
 
 from diel.cli.options import Decorator
 from diel.errors import DielError, UsageError, did_you_mean
-from diel.journal.history import read_run
 from diel.journal.segment import Reader
+from diel.journal.snapshot import read_run
 from diel.journal.stage_history import StageHistory
 from diel.paths import RunPaths, runs_dir
 from diel.project.runs import all_runs, find_run

@@ -27,7 +27,8 @@ from diel.controller.controller import Controller
 from diel.controller.home import job_walltime, margin, persist, queue
 from diel.controller.start import drive_on, take_over
 from diel.errors import DielError
-from diel.journal.history import History, read_run
+from diel.journal.history import History
+from diel.journal.snapshot import read_run
 from diel.paths import RunPaths
 from diel.project.submission import Submission, make_submission, refuse_unwanted, withdraw
 from diel.scheduler import SchedulerBusy, scheduler_named

@@ -22,7 +22,7 @@ from diel.controller.controller import Controller, Remade
 from diel.environments.prepared import prepared_text
 from diel.errors import DielError, ModuleError, UsageError
 from diel.files import put
-from diel.journal.history import read_run
+from diel.journal.snapshot import read_run
 from diel.load.document import kept_templates
 from diel.modules.sources import keep, newest
 from diel.paths import RunPaths, user_file

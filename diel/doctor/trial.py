@@ -31,7 +31,8 @@ from diel.doctor import probe
 from diel.doctor.machine import CORE, MOST_SKEW, Finding, existing, first_word, last
 from diel.doctor.probe import version_of
 from diel.errors import DielError, UsageError, counted
-from diel.journal.history import History, read_run
+from diel.journal.history import History
+from diel.journal.snapshot import read_run
 from diel.project.runs import find_run
 from diel.scheduler import Job, JobStatus, SchedulerBusy, SchedulerRefused, scheduler_named
 from diel.site import Site, cores_of

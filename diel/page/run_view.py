@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from diel.axes.domain import Domain
 from diel.errors import DielError, counted
-from diel.journal.history import look_at
 from diel.journal.segment import Reader
+from diel.journal.snapshot import look_at
 from diel.paths import RunPaths
 from diel.results import RunReader
 from diel.status.run import Status, fold_status

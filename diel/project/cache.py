@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 from diel.artifacts import digest_of, files_of, is_same
 from diel.errors import DielError, JournalError, UsageError
 from diel.files import replacing
-from diel.journal.history import read_run
 from diel.journal.segment import decode, read_keyed, segments
+from diel.journal.snapshot import read_run
 from diel.modules.sources import digest_of_bytes
 from diel.paths import RunPaths
 from diel.project.lease import driver

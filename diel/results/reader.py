@@ -26,8 +26,9 @@ from diel.environments.prepared import Prepared, read_prepared
 from diel.errors import DielError, SpecError, UsageError, did_you_mean
 from diel.form import NOT_AS_IT_SHOULD_BE
 from diel.graph import StageGraph, build
-from diel.journal.history import History, read_behind_flaws, read_run, told_damage
+from diel.journal.history import History
 from diel.journal.segment import Damaged, decode, segments
+from diel.journal.snapshot import read_behind_flaws, read_run, told_damage
 from diel.journal.stage_history import Attempt, StageHistory, covers
 from diel.load import Document, load_text
 from diel.load.document import fill_templates

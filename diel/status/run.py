@@ -12,8 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from diel.journal.history import History, read_run, told_damage
+from diel.journal.history import History
 from diel.journal.segment import Reader, decode, read_segment
+from diel.journal.snapshot import read_run, told_damage
 from diel.paths import RunPaths
 from diel.project.lease import Lease, is_alive, is_being_taken, last_word, read_lease
 from diel.project.submission import Submission, awaited, newest_submission, submission_of

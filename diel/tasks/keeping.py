@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from diel.artifacts import files_of
 from diel.axes.domain import Group
 from diel.errors import DielError
-from diel.journal.history import read_run
+from diel.journal.snapshot import read_run
 from diel.journal.stage_history import ranges
 from diel.paths import RunPaths, epoch_of
 from diel.project.runs import all_runs, identity_of_run

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from diel.errors import DielError, UsageError
 from diel.journal.form import refuse_damaged
-from diel.journal.history import History, read_run
+from diel.journal.history import History
 from diel.journal.segment import Reader
+from diel.journal.snapshot import read_run
 from diel.journal.stage_history import StageHistory
 from diel.page.document import document, panel_data
 from diel.page.panel import Panel, Text

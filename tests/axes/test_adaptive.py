@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from diel.axes.adaptive import Adaptive, Standing, adaptive_axes
-from diel.journal.history import read_run
+from diel.journal.snapshot import read_run
 from diel.spec import Choice
 from diel.states import TrialState
 from tests.searched import LOOP, MATERIALS, SEARCH, Searched, loop, search

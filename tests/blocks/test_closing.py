@@ -10,7 +10,7 @@ import pytest
 
 from diel.blocks.leftovers import close, end_jobs
 from diel.errors import DielError
-from diel.journal.history import read_run
+from diel.journal.snapshot import read_run
 from diel.project.lease import newest_epoch, take
 from diel.status.run import read_status
 from tests.written import Written

@@ -17,7 +17,8 @@ from typing import Any
 import psutil
 import yaml
 
-from diel.journal.history import History, read_run
+from diel.journal.history import History
+from diel.journal.snapshot import read_run
 from diel.paths import RunPaths
 from diel.project.submission import job_prefix
 from diel.status.run import read_status

@@ -9,7 +9,8 @@ import pytest
 from diel.blocks.block import LetGo
 from diel.controller.controller import Controller
 from diel.controller.start import start, take_over
-from diel.journal.history import History, read_run
+from diel.journal.history import History
+from diel.journal.snapshot import read_run
 from diel.plan import prepare
 from diel.states import RunState
 from tests.throwaway import Run

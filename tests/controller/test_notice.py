@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from diel.controller.notify import Notice, due, ended
-from diel.journal.history import read_run
+from diel.journal.snapshot import read_run
 from diel.states import RunState
 from tests.handmade import Handmade
 

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diel.journal.history import History, read_run
+from diel.journal.history import History
 from diel.journal.segment import (
     Reader,
     SegmentWriter,
 )
+from diel.journal.snapshot import read_run
 from diel.paths import RunPaths
 from diel.states import TaskState
 from tests.journal.story import Line, Story

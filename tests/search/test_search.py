@@ -13,8 +13,8 @@ import pytest
 
 from diel.axes.adaptive import Standing
 from diel.journal.axis_history import Course, Trial
-from diel.journal.history import read_run
 from diel.journal.segment import SegmentWriter
+from diel.journal.snapshot import read_run
 from diel.project.requests import ask_cancel, read_stops
 from diel.spec import Search
 from diel.states import TaskState, TrialState

@@ -9,8 +9,9 @@ from pathlib import Path
 import click
 import pytest
 
-from diel.journal.history import History, read_run
+from diel.journal.history import History
 from diel.journal.segment import Reader
+from diel.journal.snapshot import read_run
 from diel.results import RunReader
 from diel.results.metrics import list_trials
 from diel.status.axis import axis_lines, drawn_course, last_metric

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from diel.errors import UsageError
-from diel.journal.history import read_run
 from diel.journal.segment import SegmentWriter
+from diel.journal.snapshot import read_run
 from diel.paths import RunPaths
 from diel.project.lease import Lease, read_lease, take
 from diel.project.runs import create_run

@@ -12,7 +12,8 @@ import pytest
 
 from diel.blocks.block import Block
 from diel.cli.commands.status import _fit, _run_view
-from diel.journal.history import History, read_run
+from diel.journal.history import History
+from diel.journal.snapshot import read_run
 from diel.site import Shape
 from diel.states import RunState
 from diel.status.columns import width_of

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from diel.errors import UsageError
-from diel.journal.history import read_run
+from diel.journal.snapshot import read_run
 from diel.states import TaskState
 from diel.status.columns import tasks_text
 from diel.status.stage import failure_lines, find_task, joined_lines, mean_text, tasks_by_state

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from diel.journal.history import History, read_run
+from diel.journal.history import History
+from diel.journal.snapshot import read_run
 from diel.paths import RunPaths
 from diel.status.surrogate import SurrogateStatus, answered_text, surrogate_of, trouble
 from tests.record import as_record

@@ -13,8 +13,8 @@ import click
 from diel.cli.options import runs_option
 from diel.cli.target import Target, named_tasks, run_and_rest, targets, tasks_of, words_argument
 from diel.errors import UsageError, counted
-from diel.journal.history import read_run
 from diel.journal.segment import Reader
+from diel.journal.snapshot import read_run
 from diel.paths import RunPaths, here
 from diel.project.requests import ask_cancel
 from diel.states import TaskState

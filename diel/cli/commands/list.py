@@ -11,7 +11,7 @@ import click
 
 from diel.cli.options import Output, json_option, runs_option
 from diel.errors import UsageError
-from diel.journal.history import look_at
+from diel.journal.snapshot import look_at
 from diel.project.runs import all_runs
 from diel.states import TaskState
 from diel.status.columns import columns, paint, paint_state

@@ -13,8 +13,8 @@ import click
 from diel.cli.options import runs_option
 from diel.cli.target import complete_task, named_tasks, one_task, run_and_rest, targets, words_argument
 from diel.errors import DielError, UsageError, did_you_mean
-from diel.journal.history import look_at, read_run
 from diel.journal.segment import Reader
+from diel.journal.snapshot import look_at, read_run
 from diel.paths import RunPaths
 from diel.results.printed import PRINTED, AttemptOutput, find_output
 from diel.states import TaskState

@@ -14,7 +14,7 @@ from diel.controller import again, start, versions
 from diel.controller.export import export_again
 from diel.controller.home import choose_home, persist, refuse_homeless, submit
 from diel.errors import DielError, UsageError, counted
-from diel.journal.history import read_run
+from diel.journal.snapshot import read_run
 from diel.journal.stage_history import ranges
 from diel.modules.sources import newest
 from diel.paths import RunPaths

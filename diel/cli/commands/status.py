@@ -20,8 +20,8 @@ import click
 from diel.cli.options import Output, duration, json_option, runs_option
 from diel.cli.target import named_tasks, run_and_rest, run_argument, words_argument
 from diel.errors import DielError, UsageError, counted
-from diel.journal.history import look_at
 from diel.journal.segment import Reader
+from diel.journal.snapshot import look_at
 from diel.journal.stage_history import ranges, spread
 from diel.paths import RunPaths, here
 from diel.project.runs import find_run
