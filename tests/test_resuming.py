@@ -19,7 +19,7 @@ from tests.throwaway import Project, Run, wait_for
 FAILS = """
     axes: {n: {range: 4}, part: {from: split.parts}}
     stages:
-      first: {over: [n], module: "steps:first", params: {n: "${{ n }}"}}
+      first: {over: [n], module: "steps:first", params: {n: "${{ n }}"}, outputs: {n: {}}}
       maybe:
         over: [n]
         command: |
@@ -352,3 +352,79 @@ def test_a_run_whose_machine_got_another_time_is_neither_removed_nor_taken_over(
     assert "flow-1 is running" in answers[0].stderr
     assert "flow-1 is driven by process" in answers[1].stderr
     assert [made.newest().attempts("hold", index) for index in (0, 1)] == [[1], [1]]
+
+
+RESTS = """
+    axes: {{x: {{values: [1, 2, 3]}}, best: {{from: rank.top, columns: {{y: int}}}}}}
+    stages:
+      sim: {{over: [x], command: 'test ${{{{ x }}}} != 3 -o -e "$DIEL_RUN_DIR/../../mended" && echo "{{\\"e\\": ${{{{ x * 10 }}}}}}" > "$DIEL_RESULT"', outputs: {{e: {{value: int}}}}}}
+      most: {{inputs: {{e: {{from: sim.e, min_success: 0.5}}}}, command: 'echo "{{\\"e\\": ${{{{ max(inputs.e) }}}}}}" > "$DIEL_RESULT"', outputs: {{e: {{value: int}}}}{publishes}}}
+      rank: {{command: 'echo "{{\\"top\\": [{{\\"y\\": ${{{{ most.e }}}}}}]}}" > "$DIEL_RESULT"', outputs: {{top: {{value: list}}}}}}
+      confirm: {{over: [best], command: [echo, "${{{{ y }}}}"]}}
+      reads: {{after: [most], command: [echo, "${{{{ hp.rate }}}}"]}}
+      every: {{inputs: {{e: sim.e}}, command: [echo, "${{{{ inputs.e }}}}"]}}
+    hyperparameters: {{rate: {{type: int, default: 5}}}}
+"""
+
+
+@pytest.mark.parametrize("publishes", ["", ", publishes: {rate: e}"])
+def test_axes_and_published_values_rest_on_what_is_tried_again(tmp_path: Path, publishes: str) -> None:
+    project = Project(tmp_path).workflow(RESTS.format(publishes=publishes))
+    run = project.run(code=1)
+    assert run.counts("confirm") == {"done": 1}
+    (project.folder / "mended").touch()
+    project.diel("resume")
+    assert run.counts("sim") == {"done": 3}
+    confirmed = [record["attempt"] for record in run.records("done") if record["stage"] == "confirm"]
+    assert run.stdout("confirm", 0, max(confirmed)) == "30\n"
+    read = [record["attempt"] for record in run.records("done") if record["stage"] == "reads"]
+    assert run.stdout("reads", 0, max(read)) == ("30\n" if publishes else "5\n")
+
+
+DECIDES = """
+    axes:
+      rep: {range: 2}
+      round: {loop: {max: 2, until: "sum.e > 100"}}
+    stages:
+      step:
+        over: [round, rep]
+        inputs: {before: {from: sum.e, at: {round: previous}, initially: 1}}
+        command: 'test ${{ rep }} != 1 -o ${{ round }} != 0 -o -e "$DIEL_RUN_DIR/../../mended" && echo "{\\"e\\": ${{ inputs.before + rep }}}" > "$DIEL_RESULT"'
+        outputs: {e: {value: int}}
+      sum: {over: [round], inputs: {e: {from: step.e, min_success: 0.5}}, command: 'echo "{\\"e\\": ${{ sum(inputs.e) }}}" > "$DIEL_RESULT"', outputs: {e: {value: int}}}
+      every: {inputs: {e: step.e}, command: [echo, "${{ inputs.e }}"]}
+"""
+
+
+def test_a_round_that_went_on_without_a_task_fails_once_it_would_be_another(tmp_path: Path) -> None:
+    project = Project(tmp_path).workflow(DECIDES)
+    run = project.run(code=1)
+    (project.folder / "mended").touch()
+    for _ in range(2):
+        project.diel("resume", code=1)
+        assert run.counts("sum") == {"done": 1, "failed": 1}
+        assert "the points of round rest on the former" in project.diel("explain", run.id, "sum/0")
+
+
+MENDED = """
+    axes: {s: {values: [1, 2, 3]}}
+    stages:
+      count: {over: [s], files: {d: "${{ s }}.txt"}, command: 'read v < ${{ files.d }}; echo "{\\"v\\": $v}" > "$DIEL_RESULT"', outputs: {v: {value: int}}}
+      total: {inputs: {v: {from: count.v, min_success: 0.5}}, command: [echo, "${{ sum(inputs.v) }}"]}
+      gate: {files: {g: gate.txt}, command: [grep, ok, "${{ files.g }}"]}
+"""
+
+
+def test_an_update_tries_a_tolerated_failure_again_whose_file_was_mended(tmp_path: Path) -> None:
+    project = Project(tmp_path).workflow(MENDED)
+    for name, text in {"1.txt": "1", "2.txt": "oops", "3.txt": "3", "gate.txt": "no"}.items():
+        (tmp_path / name).write_text(text + "\n", "utf-8")
+    run = project.run(code=1)
+    assert run.counts("count") == {"done": 2, "failed": 1}
+    (tmp_path / "2.txt").write_text("2\n", "utf-8")
+    (tmp_path / "gate.txt").write_text("ok\n", "utf-8")
+    project.diel("resume", "--update")
+    assert run.counts("count") == {"done": 3}
+    totals = [record["attempt"] for record in run.records("done") if record["stage"] == "total"]
+    assert run.stdout("total", 0, max(totals)) == "6\n"
+    assert "tolerated" not in project.diel("status")

@@ -118,17 +118,17 @@ def _made(run: RunReader, tasks: Mapping[str, Collection[int]]) -> Again:
     }
 
 
-def find_outdated(run: RunReader, remade: Again) -> Again:
-    """Return the tasks whose results no longer count after `resume`, by stage, with their attempts: those
-    to be `remade` are among them. They have no result any more in `view`. Left as they are: the tasks of
-    searches and loops, whose decisions hold for the whole run, and those of which an axis is made, whose
-    points do."""
+def find_outdated(run: RunReader, remade: Again) -> tuple[Again, Others]:
+    """Return the tasks whose results no longer count after `resume`, by stage, with their attempts, and what
+    those had made on which decisions or the points of an axis rest. Those to be `remade` are among them: then
+    tasks of searches and loops, and those of which an axis is made, stay. They have no result any more in
+    `run`."""
     if not remade and all(link.edge.min_success == 1 for link in run.links):
-        return {}
+        return {}, {}
     outdated = _Outdated(run, remade)
     for name in run.graph.order:
         outdated.look_at(run.stages[name])
-    return outdated.found
+    return outdated.again, outdated.outputs
 
 
 class _Outdated:
@@ -138,21 +138,31 @@ class _Outdated:
         self._changes = {name: set(remade.get(name, ())) for name in run.stages}
         """The tasks that are tried again, or made again."""
         self._known: dict[tuple[int, Group], tuple[bool, bool]] = {}
-        self.found = {name: dict(tasks) for name, tasks in remade.items()}
+        self._stays = bool(remade)
+        self.again = {name: dict(tasks) for name, tasks in remade.items()}
+        self.outputs: dict[str, dict[int, Outputs]] = {}
 
     def look_at(self, stage: StageRun) -> None:
         links = [link for link in self._view.into(stage.name) if _reads(link)]
-        lasts = bool(stage.adaptive) or stage.name in self._lasting or stage.spec.service is not None
+        decides = bool(stage.adaptive) or stage.name in self._lasting
+        stays = stage.spec.service is not None or (decides and self._stays)
+        outdated = []
         for index in range(stage.size):
-            state = stage.history.state(index)
-            if not state.good:
+            if not stage.history.state(index).good:
                 if self._is_tried_again(stage, index, links):
                     self._changes[stage.name].add(index)
-            elif not lasts and any(self._look(link, index)[0] for link in links):
+            elif not stays and any(self._look(link, index)[0] for link in links):
                 self._changes[stage.name].add(index)
-                attempt = stage.history.result_attempt(index)
-                self.found.setdefault(stage.name, {})[index] = attempt
-                stage.history.lose(index, attempt)
+                outdated.append(index)
+        if not outdated:
+            return
+        if decides:
+            records = self._view.records(stage.name)
+            self.outputs[stage.name] = {index: outputs_digests(records[index]) for index in outdated}
+        for index in outdated:
+            attempt = stage.history.result_attempt(index)
+            self.again.setdefault(stage.name, {})[index] = attempt
+            stage.history.lose(index, attempt)
 
     def _is_tried_again(self, stage: StageRun, index: int, links: list[Link]) -> bool:
         history = stage.history
@@ -180,7 +190,7 @@ def _reads(link: Link) -> bool:
     """Return whether tasks read results along a link that are not picked."""
     edge = link.edge
     reads = edge.output is not None or edge.hyperparameter is not None
-    return reads and not (edge.chosen or edge.stream or edge.published)
+    return reads and not (edge.chosen or edge.stream)
 
 
 def write_again(

@@ -149,7 +149,8 @@ def is_unfinished(view: RunReader, difference: ChangedSource) -> bool:
 
 
 def resting_on(view: RunReader, found: list[ChangedSource]) -> Again:
-    """Return the tasks whose results rest on what differs. Raise UsageError where decisions do too."""
+    """Return the tasks whose results, or failures that others tolerated, rest on what differs. Raise
+    UsageError where decisions do too."""
     changes: dict[str, set[int]] = {name: set() for name in view.stages}
     for name, readers in (item for difference in found for item in difference.readers.items()):
         changes[name].update(range(view.stages[name].size) if readers is None else readers)
@@ -160,10 +161,10 @@ def resting_on(view: RunReader, found: list[ChangedSource]) -> Again:
     again: dict[str, dict[int, int]] = {}
     for name, tasks in changes.items():
         history = view.stages[name].history
-        good = [index for index in sorted(tasks) if history.is_good(index)]
-        if good:
+        ended = [index for index in sorted(tasks) if history.is_good(index) or index in history.tolerated]
+        if ended:
             _refuse_decided(view, view.stages[name])
-            again[name] = {index: history.result_attempt(index) for index in good}
+            again[name] = {index: history.result_attempt(index) for index in ended}
     return again
 
 

@@ -108,9 +108,11 @@ class History:
             case "fenced":
                 self._fenced(record)
             case "gone":
+                epoch = epoch_of(worker) if worker else self.epoch
                 for index, attempt in record["tasks"]:
                     self.stage(record["stage"]).lose(index, attempt)
-                epoch = epoch_of(worker) if worker else self.epoch
+                    if self.stage(record["stage"]).try_again(index, epoch):
+                        self.failures.pop((record["stage"], index), None)
                 self.stage(record["stage"]).hold_to(dict(record.get("made", ())), epoch)
             case "doubted":
                 for index, attempt in record["tasks"]:
@@ -348,6 +350,7 @@ class History:
             stage.set(index, state)
         stage.under_way.pop(index, None)
         stage.tolerated.pop(index, None)
+        stage.tolerated_in.pop(index, None)
         stage.resources.pop(index, None)
         if stage.attempts.get(index) == 1:
             del stage.attempts[index]
@@ -375,6 +378,7 @@ class History:
             if not stage.state(index).good:
                 stage.set(index, state)
                 stage.under_way.pop(index, None)
+                stage.tolerated_in.pop(index, None)
                 if record["event"] == "skipped":
                     stage.leave_out(index, record.get("reason", ""))
                     self.failures.pop((record["stage"], index), None)  # of a trial that was pruned after all
@@ -387,7 +391,7 @@ class History:
         stage = self.stage(record["stage"])
         for index in spread(record["tasks"]):
             task = (record["stage"], index)
-            stage.tolerated[index] = record["cause"]
+            stage.tolerated[index], stage.tolerated_in[index] = record["cause"], self.epoch
             if task in self.failures:
                 self.failures[task] = {**self.failures[task], "tolerated": record["cause"]}
 

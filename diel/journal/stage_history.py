@@ -85,6 +85,8 @@ class StageHistory:
     """What the latest attempt of a task without a result asked for beyond its stage."""
     tolerated: dict[int, str] = field(default_factory=dict)
     """The failed tasks that others went on without, and what allows that."""
+    tolerated_in: dict[int, int] = field(default_factory=dict)
+    """The epoch in which others last went on without a failed task."""
     seconds: float = 0.0
     """Time of all committed attempts together."""
     timed: int = 0
@@ -192,6 +194,15 @@ class StageHistory:
             self._unmake(index)
             for tasks in self.dropped.values():
                 tasks.discard(index)
+
+    def try_again(self, index: int, epoch: int) -> bool:
+        """Drop a tolerated failure of that epoch or before; return whether there was one."""
+        if self.tolerated_in.get(index, epoch + 1) > epoch:
+            return False
+        del self.tolerated_in[index]
+        self.tolerated.pop(index, None)
+        self.set(index, TaskState.WAITING)
+        return True
 
     def hold_to(self, results: Mapping[int, Mapping[str, str]], epoch: int) -> None:
         """Note what readers had, or by now have, of results that are made again; the latest epoch knows."""

@@ -35,7 +35,7 @@ def went_on_without(folder: Path) -> Handmade:
 
 def test_what_went_on_without_a_task_that_is_tried_again_is_made_again(tmp_path: Path) -> None:
     run = went_on_without(tmp_path)
-    found = find_outdated(view(run), {})
+    found, _ = find_outdated(view(run), {})
     assert found == {"total": {0: 1}, "seen": {0: 1}}
     write_again(run.paths, 1, [found])
     history = RunReader(run.paths).history
@@ -48,7 +48,7 @@ def test_what_went_on_without_a_task_that_is_tried_again_is_made_again(tmp_path:
 
 def test_what_is_tolerated_has_nothing_made_again(tmp_path: Path) -> None:
     run = went_on_without(tmp_path).write("tolerated", stage="work", tasks=[[2, 2]], cause="`min_success`")
-    assert find_outdated(view(run), {}) == {}
+    assert find_outdated(view(run), {}) == ({}, {})
 
 
 FILES = """

@@ -206,7 +206,7 @@ def _make_again(paths: RunPaths, *, suspect: bool) -> None:
     epoch = run.history.epoch
     try:
         doubted, stays = again.find_suspect(run) if suspect else ({}, {})
-        outdated, extended = again.find_outdated(run, doubted), again.find_extended(run)
+        (outdated, outputs), extended = again.find_outdated(run, doubted), again.find_extended(run)
         missing, present = again.find_missing(run)  # what runs again reads its inputs again
     except DielError:
         return  # whatever it is: the controller meets it too, and names the task
@@ -220,7 +220,7 @@ def _make_again(paths: RunPaths, *, suspect: bool) -> None:
         if rerun:
             click.echo(f"{paths.run_id}: {before}{_names(rerun)} {why}", err=True)
     if outdated or extended or missing:
-        again.write_again(paths, epoch, (outdated, extended, missing), stays, present)
+        again.write_again(paths, epoch, (outdated, extended, missing), stays, {**outputs, **present})
 
 
 def _take_back(paths: RunPaths, *, forced: bool) -> None:
