@@ -5,6 +5,7 @@ A run costs most of a second, so that one run serves many tests.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import itertools
 import json
@@ -795,3 +796,19 @@ def test_a_tolerated_search_is_named_too_where_its_run_was_killed_after_its_read
     run = project.newest()
     assert (run.history().state, run.stdout("all"), run.attempts("all")) == ("succeeded", "3\n", [1])
     assert "failed, tolerated by `min_success` of 'all'" in project.diel("status", "--exit-code")
+
+
+def test_a_hyperparameter_beside_all_results_has_the_value_of_each_trial(tmp_path: Path) -> None:
+    text = """
+        hyperparameters: {p: {type: int, low: 1, high: 4, default: 3}}
+        axes: {trial: {search: {sampler: grid, minimize: score.loss, parameters: [p]}}}
+        stages:
+          score: {over: [trial], command: 'echo "{\\"loss\\": ${{ (hp.p - 2) ** 2 }}}" > "$DIEL_RESULT"', outputs: {loss: {value: int}}}
+          pairs: {inputs: {loss: score.loss, p: hp.p}, command: 'echo "[${{ join(inputs.p, ",") }}]"; echo "[${{ join(inputs.loss, ",") }}]"'}
+          alone: {inputs: {p: hp.p}, command: ["echo", "${{ inputs.p }}"]}
+    """
+    project = Project(tmp_path).workflow(text)
+    run = project.run()
+    assert run.stdout("alone") == "3\n"
+    losses = sorted(zip(*(ast.literal_eval(line) for line in run.stdout("pairs").splitlines()), strict=True))
+    assert losses == [(1, 1), (2, 0), (3, 1), (4, 4)]

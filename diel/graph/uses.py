@@ -120,7 +120,8 @@ def _hyperparameter_use(workflow: Workflow, name: str, label: str, flaws: list[F
         hint = did_you_mean(read, workflow.hyperparameters)
         flaws.append(Flaw(f"no hyperparameter '{read}'", hint, key))
         return
-    searches = [axis for axis in declared.at if axis in workflow.axes and read in workflow.axes[axis].sets]
+    there = declared.at or _gathered_axes(workflow, name)
+    searches = [axis for axis in there if axis in workflow.axes and read in workflow.axes[axis].sets]
     if declared.at and not searches:
         hint = "`at` picks a trial of a search that has it among its `parameters`"
         flaws.append(Flaw(f"no search here sets '{read}'", hint, (*key, "at")))
@@ -130,6 +131,16 @@ def _hyperparameter_use(workflow: Workflow, name: str, label: str, flaws: list[F
             share, outer = declared.min_success, "missing" in declared.model_fields_set
             edge = Edge(key, judge, name, name=label, picked=declared.at, min_success=share, outer=outer)
             yield edge._replace(hyperparameter=read, meets=(_TASK,))
+
+
+def _gathered_axes(workflow: Workflow, name: str) -> list[str]:
+    """Return the axes along which inputs of a stage get all results of others."""
+    stage, axes = workflow.stages[name], dict[str, None]()
+    for declared in stage.inputs.values():
+        source = workflow.stages.get(declared.source.rpartition(".")[0])
+        over = () if source is None else source.over
+        axes |= dict.fromkeys(axis for axis in over if axis not in stage.over and axis not in declared.at)
+    return [*axes]
 
 
 def _split(key: Key, reference: str, flaws: list[Flaw]) -> tuple[str, str] | None:
