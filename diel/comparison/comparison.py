@@ -512,7 +512,7 @@ def _gathered(results: list[tuple[Mapping[str, Any], Result]]) -> Ended:
     artifacts, cached = set(), 0
     counts: Counter[Point] = Counter()
     for names, record in results:
-        plain = tuple((name, value_text(value)) for name, value in names.items())
+        plain = tuple(sorted((name, value_text(value)) for name, value in names.items()))
         counts[plain] += 1
         point = (*plain, ("", str(counts[plain])))
         if record["event"] == "done":

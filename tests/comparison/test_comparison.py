@@ -52,6 +52,18 @@ def test_tasks_at_the_same_points_are_compared_in_pairs_wherever_they_stand(tmp_
     assert result.largest == pytest.approx((11 * 0.3, "x=11"))
 
 
+def test_tasks_meet_by_point_whatever_the_order_of_their_axes(tmp_path: Path) -> None:
+    runs = []
+    for name, over, values in (("w-1", "x, s", [0, 1, 2, 3]), ("w-2", "s, x", [10, 12, 11, 13])):
+        text = f"axes: {{x: {{range: 2}}, s: {{values: [a, b]}}}}\nstages: {{sim: {{over: [{over}], command: [x], outputs: {{e: {{value: int}}}}}}}}"
+        run = Handmade(tmp_path, text, name).stage("sim", 4)
+        runs.append(run)
+        for index, value in enumerate(values):
+            run.done("sim", index, e=value)
+    (result,) = compared(*runs).results
+    assert (result.matched, result.differ, result.largest) == (4, 4, (10, "s=a, x=0"))
+
+
 def test_a_shift_smaller_than_the_scatter_is_no_difference(tmp_path: Path) -> None:
     one, other = sweep(tmp_path, "w-1", range(12)), sweep(tmp_path, "w-2", range(12), seed=2)
     found = compared(one, other)
