@@ -196,11 +196,13 @@ def test_output_named_as_a_parameter_is_one_or_the_other(tmp_path: Path) -> None
     command = """  command: {over: [a], command: "echo '{\\"a\\": 1}' > $DIEL_RESULT"}"""
     project.workflow("\n".join(["axes: {a: {range: 3}}", "stages:", *makers, *readers, command]))
     project.diel("run", "flow.yaml", code=1)
-    run, of_axes = project.newest(), "it returned another 'a' than the parameter of its axes"
+    run, of_axes = (
+        project.newest(),
+        "'a' is a parameter of its axes, and an output of some tasks, with another value",
+    )
     messages = {record["stage"]: record["message"].partition(";")[0] for record in run.records("fail")}
     assert messages == {
-        **dict.fromkeys(["some", "keywords", "unread", "command"], of_axes),
-        "annotated": "the module returned no 'a', which its annotation promises",
+        **dict.fromkeys(["some", "keywords", "unread", "command", "annotated"], of_axes),
         "some_declared": "the module returned no 'a', which it promises",
     }
     assert len(run.records("fail", "command")) == 2, "an equal value is no other"

@@ -468,17 +468,14 @@ def _continued(work: Work, failure: Failure) -> Failure:
 
 
 def hold_names(work: Work, request: Request, made: Mapping[str, object]) -> None:
-    """Raise Failure where a parameter of the task's axes and what it made could be taken for each other: who
-    reads the name gets an output of all tasks, or the parameter of all."""
-    promised = {} if work.module is None else work.module.signature.returns or {}
-    for name in request.point.keys() - {*work.promises, *work.values, *request.outputs}:
-        if name in made and name not in promised and made[name] != request.point[name]:
-            message = f"it returned another '{name}' than the parameter of its axes"
-            hint = "declare it under `outputs`, so that all tasks make it, or give it another name"
+    """Raise Failure where a parameter of the task's axes and what it made could be taken for each other."""
+    returns = {} if work.module is None else work.module.signature.returns or {}
+    for name, own in request.point.items():
+        fits = name in made if name in returns else made.get(name, own) == own
+        if not (fits or name in work.promises or name in work.values or name in request.outputs):
+            message = f"'{name}' is a parameter of its axes, and an output of some tasks, with another value"
+            hint = "declare it under `outputs`, so that all tasks make it, or rename it"
             raise Failure(FailureClass.APP, f"{message}; {hint}")
-        if name not in made and name in promised:
-            message = f"the module returned no '{name}', which its annotation promises"
-            raise Failure(FailureClass.APP, f"{message}; a parameter of its axes has this name")
 
 
 def done_record(
