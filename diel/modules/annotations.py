@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import collections.abc
 import pathlib
+import re
 import typing
 from collections.abc import Iterator
 from functools import cached_property
@@ -78,6 +79,7 @@ _LISTS = frozenset({"list", "typing.List", "tuple", "typing.Tuple"}) | frozenset
     for module in ("typing", "collections.abc")
     for name in ("Sequence", "Iterable", "Collection")
 )
+_UNMADE = re.compile(r"datetime\.(date|datetime|time|timedelta)|bytes|(decimal|fractions|uuid)\.\w+")
 _WRAPPERS = frozenset({"Required", "NotRequired", "ReadOnly", "Final"})
 _MAX_DEPTH = 30  # an alias may refer to itself
 
@@ -153,6 +155,8 @@ class Annotations:
             import pydantic  # here: only annotations that name its types need it
 
             return getattr(pydantic, short)
+        if _UNMADE.fullmatch(name) or name in self._records:
+            return type(short, (), {"made": False})  # no value of a workflow becomes one
         exact = numpy_type(short) if module == "numpy" else None
         return exact or _SIMPLE.get(name, Any)
 
@@ -252,6 +256,14 @@ class Annotations:
         return node
 
     @cached_property
+    def _records(self) -> set[str]:
+        """The file's classes whose objects no value becomes; a `TypedDict` is a mapping, `StrEnum` a text."""
+        classes = (node for node in self._tree.body if isinstance(node, ast.ClassDef))
+        marks = {node.name: [*node.bases, *map(outer_call, node.decorator_list)] for node in classes}
+        kinds = {"dataclass", "NamedTuple", "BaseModel", "Enum"}
+        return {n for n, m in marks.items() if kinds & {self.full_name(x).rpartition(".")[2] for x in m}}
+
+    @cached_property
     def _imports(self) -> dict[str, str]:
         """Full names by local name, for all imports anywhere in the file."""
         names: dict[str, str] = {}
@@ -290,3 +302,8 @@ def _items(node: ast.Subscript) -> list[ast.expr]:
 def outer(node: ast.expr) -> ast.expr:
     """Return a generic without its brackets."""
     return node.value if isinstance(node, ast.Subscript) else node
+
+
+def outer_call(node: ast.expr) -> ast.expr:
+    """Return the called name, or the name alone."""
+    return node.func if isinstance(node, ast.Call) else node

@@ -16,6 +16,8 @@ Passed = Literal["name", "place", "spread"]
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 _CHUNK = 10_000
 """Values of an axis that are looked at together."""
+_UNMADE = "dataclass model call named-tuple date datetime time timedelta decimal uuid bytes"
+"""What pydantic would make of values and functions do not get: they get values as they are."""
 _TRUTHS = frozenset({"yes", "no", "on", "off", "true", "false"})
 
 
@@ -88,6 +90,8 @@ class Parameter:
     @cached_property
     def _adapter(self) -> Any:
         """pydantic's validator for the annotation, or what is wrong with it; None if anything is allowed."""
+        if not getattr(self.type, "made", True):
+            return f"no value of a workflow becomes {self.type.__name__}"
         try:
             return None if self.injected or self.type is Any else validator_of(self.type)
         except Exception as error:  # an annotation can raise anything
@@ -116,6 +120,9 @@ def _exact(schema: Any) -> Any:
 
     schema = {name: _exact(part) for name, part in schema.items()}
     kind, before = schema.get("type"), core_schema.no_info_before_validator_function
+    if kind in _UNMADE.split() or (kind == "enum" and not issubclass(schema["cls"], str | int)):
+        of = type(getattr(schema.get("cls"), "__name__", str(kind)), (), {})
+        kind, schema = "is-instance", core_schema.is_instance_schema(of, ref=schema.get("ref"))
     if kind == "is-instance":
         return before(lambda value: value, schema)  # its value is one of Python, not of JSON
     if kind == "dict" and schema.get("keys_schema", {}).get("type") in ("int", "float", "bool"):
@@ -213,6 +220,8 @@ def shown_value(value: Any) -> str:
 
 def hint(message: str, value: Any) -> str:
     """Return a hint for such a message, for the usual mistakes of YAML."""
+    if "value of a workflow becomes" in message or "an instance of" in message:
+        return "annotate it with what JSON has, as dict or str, and make the object in the function"
     if "a whole number" in message and isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return f"a whole number is written without a point or exponent: {int(value)}"
     if "number" in message and isinstance(value, str) and _NUMBER.fullmatch(value):

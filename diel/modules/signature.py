@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, get_args
 
 from diel.errors import HintedError, UsageError, did_you_mean
 from diel.files import flaw_of
-from diel.modules.annotations import Annotations, outer
+from diel.modules.annotations import Annotations, outer, outer_call
 from diel.modules.decorator import Kind
 from diel.modules.parameter import Parameter, Passed, hint
 from diel.terms import RESULT
@@ -243,8 +243,7 @@ def _fields(
 ) -> dict[str, ast.expr] | None:
     """Return the fields of a record class and its bases; None if one of them is not a record."""
     fields: dict[str, ast.expr] = {}
-    marks = [item.func if isinstance(item, ast.Call) else item for item in node.decorator_list]
-    record = any(names.full_name(mark).endswith("dataclass") for mark in marks)
+    record = any(names.full_name(outer_call(mark)).endswith("dataclass") for mark in node.decorator_list)
     for base in node.bases:
         name = names.full_name(base)
         if name in classes and name not in visited:
@@ -326,11 +325,6 @@ def _parsed(path: Path, data: bytes) -> PythonFile:
         raise SignatureError(f"not valid Python: {error.msg}", error.lineno or 1) from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise SignatureError(f"not valid Python: {error}") from None
-
-
-def outer_call(node: ast.expr) -> ast.expr:
-    """Return the called name, or the name alone."""
-    return node.func if isinstance(node, ast.Call) else node
 
 
 def top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:

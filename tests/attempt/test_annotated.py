@@ -15,28 +15,33 @@ from diel.modules.catalogue import find, load_function
 from tests.throwaway import Project
 
 HEAD = """
+import datetime
 import enum
 import numbers
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Optional, TypedDict
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, NotRequired, Optional, TypedDict
 import numpy
 import numpy as np
 import pandas
 from numpy.typing import ArrayLike, NDArray
-from pydantic import Field
+from pydantic import BaseModel, Field
 if TYPE_CHECKING:
     import numpy as later
     from kinds import Size as Only
 from kinds import Size
-class Mode(enum.Enum):
+class Mode(enum.StrEnum):
     FAST = "fast"
+class Plain(enum.Enum):
+    FAST = "fast"
+class Pair(NamedTuple):
+    a: float
+class Model(BaseModel):
+    a: float
 class Level(enum.IntEnum):
     LOW = 1
     HIGH = 2
-class Half(enum.Enum):
-    HALF = 0.5
-    WHOLE = 1.0
 class Cell(TypedDict):
     a: float
     n: int
@@ -47,6 +52,8 @@ class Series(TypedDict):
 class Record:
     a: float
     n: int
+class Moment(TypedDict):
+    at: datetime.date
 class Other: ...
 """
 OTHER = (
@@ -74,7 +81,10 @@ FITS: list[tuple[str, Any]] = [
     ("ArrayLike", [[1, 2.5]]),
     ("list[Path]", ["a"]),
     ("Level", 1),
-    ("Half", 1),
+    ("Record | dict", {"a": 1, "n": 2}),
+    ("datetime.date | str", "2026-01-02"),
+    ("Decimal | None", None),
+    ("complex", 1.5),
     ("Cell", {"a": 1, "n": 2}),
     ("list[Cell]", [{"a": 1.5, "n": 2, "t": [1, "a"]}]),
     ("numbers.Real", 1.5),
@@ -113,13 +123,21 @@ MISFITS: list[tuple[str, Any, str]] = [
     ("list[Path | None]", ["a", 2], 'expected a text, found 2 in ["a", 2]'),
     ("Level", True, "expected 1 or 2, found true"),
     ("Level", 1.0, "expected 1 or 2, found 1.0"),
-    ("Half", True, "expected 0.5 or 1.0, found true"),
     ("dict[int, float]", {"1": 1.0}, 'expected a whole number, found "1" in {"1": 1.0}'),
     ("Cell", {"a": "1", "n": 2}, 'expected a number, found "1" in {"a": "1", "n": 2}'),
     ("Cell", {"a": 1.5}, "expected 'n', found {\"a\": 1.5}"),
     ("Cell", {"a": 1, "n": 2, "z": 3}, "expected no 'z', found 3 in"),
-    ("Record", {"a": 1.5}, "expected 'n', found {\"a\": 1.5}"),
-    ("Record", {"a": 1, "n": 2, "z": 3}, "expected no 'z', found 3 in"),
+    *(
+        (kind, {"a": 1.0, "n": 2}, f"expected an instance of {kind}, found {{")
+        for kind in ("Record", "Model", "Pair")
+    ),
+    ("list[Record]", [{"a": 1.0, "n": 2}], "expected an instance of Record, found {"),
+    ("Moment", {"at": "2026-01-02"}, 'expected an instance of date, found "2026-01-02" in {'),
+    ("Plain", "fast", 'expected an instance of Plain, found "fast"'),
+    ("datetime.date", "2026-01-02", 'expected an instance of date, found "2026-01-02"'),
+    ("datetime.timedelta", 90, "expected an instance of timedelta, found 90"),
+    ("Decimal", "1.5", 'expected an instance of decimal, found "1.5"'),
+    ("bytes", "a", 'expected an instance of bytes, found "a"'),
     ("Annotated[float, Field(allow_inf_nan=False)]", math.nan, "expected a finite number, found NaN"),
     ("Annotated[float, Field(gt=0)]", math.nan, "expected more than 0.0, found NaN"),
     ("Annotated[Path, Field(min_length=1)]", "a", "its type cannot be checked: "),

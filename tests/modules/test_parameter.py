@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from diel.modules.signature import Signature
+from diel.modules.signature import Signature, read_signature
 
 MISFITS = [
     ("int", True, "expected a whole number, found true"),
@@ -81,3 +82,45 @@ def test_the_usual_slips_of_yaml_get_a_hint(
     assert name == "x"
     assert message.startswith("expected ")
     assert (hint in shown) if hint else (shown == "")
+
+
+RECORDS = """
+import datetime as dt
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import NamedTuple, TypedDict
+from pydantic import BaseModel
+@dataclass(frozen=True)
+class D:
+    a: int
+class N(NamedTuple):
+    a: int
+class P(BaseModel):
+    a: int
+class E(Enum):
+    A = "a"
+class S(StrEnum):
+    A = "a"
+class T(TypedDict):
+    a: int
+"""
+
+
+@pytest.mark.parametrize("annotation", ["D", "'N'", "P", "E", "dt.date", "dt.datetime", "bytes"])
+@pytest.mark.parametrize("deferred", [(), ("x",)])
+def test_what_no_value_becomes_is_refused_before_the_run(
+    tmp_path: Path, annotation: str, deferred: tuple[str, ...]
+) -> None:
+    (tmp_path / "m.py").write_text(f"{RECORDS}def f(x: {annotation}): ...\n")
+    [(name, message, hint)] = read_signature(tmp_path / "m.py", "f").check({"x": {"a": 1}}, deferred)
+    assert (name, message) == (
+        "x",
+        f"no value of a workflow becomes {annotation.strip(chr(39)).removeprefix('dt.')}",
+    )
+    assert "make the object in the function" in hint
+
+
+@pytest.mark.parametrize("annotation", ["T", "S", "D | dict", "dt.date | str", "Path", "set[int]"])
+def test_what_a_value_is_or_stands_for_is_taken(tmp_path: Path, annotation: str) -> None:
+    (tmp_path / "m.py").write_text(f"from pathlib import Path\n{RECORDS}def f(x: {annotation}): ...\n")
+    assert read_signature(tmp_path / "m.py", "f").check({"x": None}, ("x",)) == []
