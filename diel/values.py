@@ -69,7 +69,7 @@ def scalar(text: str) -> Any:
 
 
 def cell_value(text: str, kind: str) -> Any:
-    """Return a cell as int, float, bool or str, as other programs read it: not `1_000`. Raise ValueError."""
+    """Return a cell as int of 64 bits, float, bool or str, as others do: not `1_000`. Raise ValueError."""
     bare = text.strip()
     if kind == "str":
         return text
@@ -77,7 +77,7 @@ def cell_value(text: str, kind: str) -> Any:
         return _TRUTHS[bare.lower()]
     if kind == "bool" or "_" in bare or not bare.isascii():
         raise ValueError(text)
-    return int(bare) if kind == "int" else read_float(bare)
+    return _whole(str(int(bare)), 10) if kind == "int" else read_float(bare)
 
 
 def read_float(text: str) -> float:

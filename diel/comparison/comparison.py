@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from diel.comparison.scatter import Shift, middle, paired, unpaired
 from diel.digits import digits_apart, number_text
 from diel.errors import DielError, counted
+from diel.expressions.aggregates import AGGREGATES
 from diel.form import NOT_AS_IT_SHOULD_BE
 from diel.journal.segment import Damaged
 from diel.results import RunReader
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 JITTER = 0.1
 """Seconds by which a single task can be late for no reason of its own, as machines that are shared are."""
+_mean = AGGREGATES["mean"]
 _LEAST = 1e-6
 """Seconds: a shorter time is taken for this one, which has a logarithm."""
 
@@ -99,6 +101,8 @@ class OutputPair(NamedTuple):
     """The largest difference of matched numbers, and where."""
     answered: tuple[int, int] = (0, 0)
     """The results that a model answered: they are in the means."""
+    missing: int = 0
+    """Of the matched ones, those with null in one run alone: they are not among those that differ."""
 
 
 class Contrast(NamedTuple):
@@ -200,7 +204,8 @@ def _answers(ended: Ended) -> int:
 
 def _result(output: str, first: Mapping[Point, Any], second: Mapping[Point, Any]) -> OutputPair:
     points = _common(first, second)
-    differ = sum(_text(first[point]) != _text(second[point]) for point in points) if points else None
+    missing = sum((first[point] is None) is not (second[point] is None) for point in points)
+    unequal = sum(_text(first[point]) != _text(second[point]) for point in points)
     earlier, later = numbers(first), numbers(second)
     both = [point for point in points if point in earlier and point in later]
     # Infinity less itself is none.
@@ -216,8 +221,9 @@ def _result(output: str, first: Mapping[Point, Any], second: Mapping[Point, Any]
     elif earlier and later:
         before, after = ([*filter(math.isfinite, values.values())] for values in (earlier, later))
         shift = unpaired(before, after) if before and after else None
-    tasks = len(first), len(second)
-    return OutputPair(output, tasks, len(points), differ, (_mean(earlier), _mean(later)), shift, largest)
+    tasks, means = (len(first), len(second)), (_mean([*earlier.values()]), _mean([*later.values()]))
+    differ = unequal - missing if points else None
+    return OutputPair(output, tasks, len(points), differ, means, shift, largest, missing=missing)
 
 
 def _text(value: Any) -> str:
@@ -227,13 +233,6 @@ def _text(value: Any) -> str:
 def numbers(values: Mapping[Point, Any]) -> dict[Point, float]:
     """Return the values that are numbers: whole ones as they are, infinite ones and not-a-number too."""
     return {point: value for point, value in values.items() if is_finite(value) or isinstance(value, float)}
-
-
-def _mean(values: Mapping[Point, float]) -> float | None:
-    try:
-        return math.fsum(values.values()) / len(values) if values else None
-    except (ValueError, OverflowError):  # infinite ones of both signs, or a sum beyond a double
-        return sum(float(value) / len(values) for value in values.values())
 
 
 _COLOUR = {"slower": "red", "faster": "green"}
@@ -350,6 +349,7 @@ def _row_of_results(pair: OutputPair, means: Sequence[str], digits: int) -> list
         largest = f"{'+' * (most > 0)}{number_text(most, digits)}{f' at {where}' if where else ''}"
     p = p_text(pair.shift) if pair.differ != 0 else ""
     differ = "" if pair.differ is None else f"{pair.differ:,}"
+    differ += f", {pair.missing:,} missing in one" if pair.missing else ""
     answers = ", {} and {} answered by a model".format(*pair.answered) if any(pair.answered) else ""
     before, after = (mean or "–" for mean in means)
     head = [f"  {pair.output}", tasks_text(pair) + answers, differ, before, after]
@@ -419,6 +419,7 @@ def _result_document(pair: OutputPair) -> dict[str, Any]:
         "tasks": list(pair.tasks),
         "matched": pair.matched,
         "differ": pair.differ,
+        "missing": pair.missing,
         "mean": json_value([*pair.mean]),
         "difference": None if shift is None else shift.value,
         "interval": None if shift is None or shift.low is None else [shift.low, shift.high],

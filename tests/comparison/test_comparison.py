@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from diel.comparison.comparison import Contrast, compare, comparison_document
+from diel.comparison.comparison import Contrast, compare, comparison_document, comparison_lines
 from diel.results import RunReader
 from tests.handmade import Handmade
 
@@ -153,3 +153,32 @@ def test_a_run_that_diverged_has_no_finite_mean_and_large_whole_numbers_are_told
     assert (other.mean, other.largest) == ((1.0, math.inf), (math.inf, "x=2"))
     (_, great) = compared(made("w-5", 1e308, 1e308, 1e308), made("w-6", 1e308, 1e308, 0.0)).results
     assert great.mean == pytest.approx((1e308, 1e308 / 3 * 2))
+
+
+def test_null_in_one_run_alone_is_missing_and_not_another_value(tmp_path: Path) -> None:
+    first, second = [1.0, None, None, 4.0, 5.0], [1.0, 2.0, None, None, 6.0]
+    runs = []
+    for name, values in (("w-1", first), ("w-2", second)):
+        run = Handmade(tmp_path, SWEEP.replace("X", "1, 2, 3, 4, 5"), name).stage("sim", 5)
+        for index, value in enumerate(values):
+            made: dict[str, Any] = {"values": {"e": value}, "artifacts": {}}
+            run.work("start", "sim", index)
+            run.work("done", "sim", index, seconds=1.0, key=f"{index:032x}", parts=["p", "i"], **made)
+        runs.append(run)
+    contrast = compared(*runs)
+    (result,) = contrast.results
+    assert (result.matched, result.differ, result.missing, result.mean) == (5, 1, 2, (3.0, 3.5))
+    assert any("1, 2 missing in one" in line for line in comparison_lines(contrast))
+    assert comparison_document(contrast)["results"]["sim.e"]["missing"] == 2
+
+
+def test_means_of_large_whole_numbers_are_exact(tmp_path: Path) -> None:
+    runs = []
+    for name, shift in (("w-1", 0), ("w-2", 2)):
+        run = Handmade(tmp_path, SWEEP.replace("X", "1, 2"), name).stage("sim", 2)
+        for index in range(2):
+            made: dict[str, Any] = {"values": {"e": 2**60 + 2 * index + shift}, "artifacts": {}}
+            run.work("start", "sim", index)
+            run.work("done", "sim", index, seconds=1.0, key=f"{index:032x}", parts=["p", "i"], **made)
+        runs.append(run)
+    assert compared(*runs).results[0].mean == (2**60 + 1, 2**60 + 3)

@@ -60,7 +60,8 @@ def column_values(cells: Sequence[str], kind: str | None) -> list[Any]:
         try:
             values.append(cell_value(cell, kind))
         except ValueError:
-            raise BadCell(row, f"{cell!r:.60}; expected {kind}") from None
+            size = " of at most 64 bits (a longer id is a str)" if kind == "int" else ""
+            raise BadCell(row, f"{cell!r:.60}; expected {kind}{size}") from None
     return values
 
 
