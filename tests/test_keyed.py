@@ -241,6 +241,19 @@ def goes_on(first: float) -> Changes:
     return {**rounds(), "stages": {**SEARCHED, "s": {**SEARCHED["s"], "inputs": {"v": None, "y": own}}}}
 
 
+def tells(**changes: Any) -> Changes:
+    return {"notify": [merged({"mail": "a@b"}, changes)]}  # of the site
+
+
+def served_anew(**changes: Any) -> Changes:
+    """Return a service that reads what a loop makes."""
+    train = {"over": ["k"], "command": "train", "outputs": {"w": {"value": "float"}}}
+    model = {"module": "m:learn", "inputs": {"v": {"from": "train.w", "at": {"k": "last"}}}}
+    loop = {"axes": {"k": {"loop": {"max": 3}}}, "stages": {"train": train, "model": model}}
+    changed: Changes = merged(serves(**changes), loop)
+    return changed
+
+
 def reads_stream(**changes: Any) -> Changes:
     feed = {"over": ["n"], "command": "feed", "outputs": {"f": {"stream": True}}}
     changed: Changes = merged(
@@ -388,7 +401,13 @@ CASES: dict[str, list[Case]] = {
             "shared_cores": True,
         }.items()
     ]
-    + [("replicas", serves(shared_cores=True), serves(shared_cores=True, replicas=2))],
+    + [
+        ("replicas", serves(shared_cores=True), serves(shared_cores=True, replicas=2)),
+        ("reload", served_anew(), served_anew(reload=True)),
+        ("http", serves(), serves(ready={"http": "/well"})),
+        ("tcp", serves(), serves(ready={"http": None, "tcp": True})),
+        ("log", serves(ready={"http": None, "log": "up"}), serves(ready={"http": None, "log": "here"})),
+    ],
     "Surrogates": [
         ("tolerance", asks(), asks(tolerance=0.2)),
         ("relative", asks(), asks(relative=True)),
@@ -434,6 +453,8 @@ CASES: dict[str, list[Case]] = {
         ("exclude", NOTHING, s(on={"node": {"exclude": True}})),
         ("nodes", s(resources={"ranks": 2}), s(resources={"ranks": 2, "nodes": 1})),
         ("ranks_per_node", s(resources={"ranks": 2}), s(resources={"ranks": 2, "ranks_per_node": 2})),
+        ("pool", NOTHING, s(resources={"pool": "other"})),
+        ("gpus_per_rank", NOTHING, s(resources={"gpus_per_rank": 1})),
         ("launcher", s(resources={"ranks": 1}), s(resources={"ranks": 1, "launcher": "openmpi"})),
     ],
     "Axes": [
@@ -456,6 +477,7 @@ CASES: dict[str, list[Case]] = {
         ("file", axis(values=[1]), axis(file="b.csv")),
         ("columns", axis(file={"path": "a.csv"}), axis(file={"path": "a.csv", "columns": {"n": "str"}})),
         ("from", derived(), derived(**{"from": "list.w"})),
+        ("loop", axis(values=[5, 6]), axis(loop={"max": 2})),
         ("search", searches(), searches(enqueue=[{"h": 4, "g": 1}])),
     ],
     "Searches and loops": [
@@ -477,6 +499,11 @@ CASES: dict[str, list[Case]] = {
         ("until", rounds(), rounds(until="s.y < 1")),
         ("parameters", searches(parameters=["h"], enqueue=[{"h": 3}]), searches()),
         ("max", rounds(), rounds(max=4)),
+        ("warm_start", searches(sampler="tpe"), searches(sampler="tpe", warm_start="project")),
+        *(
+            (option, samples(name="cmaes"), samples(name="cmaes", **{option: True}))
+            for option in ("lr_adapt", "use_separable_cma")
+        ),
         *options_of(Sampler, samples),
         *options_of(Pruner, prunes),
     ],
@@ -499,6 +526,13 @@ CASES: dict[str, list[Case]] = {
         ("step", NOTHING, {"hyperparameters": {"h": {"step": 1}}}),
         ("choices", chosen(1, 2), chosen(1, 2, 3)),
         ("when", NOTHING, {"hyperparameters": {"g": {"when": "hp.h > 0"}}}),
+        ("name", {"name": "w"}, {"name": "other"}),
+        ("mail", NOTHING, tells()),
+        ("smtp sender on after", tells(), tells(smtp="smtp://a", sender="b@c", on=["held"], after="9m")),
+        *(
+            (way, NOTHING, tells(mail=None, **{way: value}))
+            for way, value in {"webhook": "https://a", "command": ["a"], "apprise": "ntfy://a"}.items()
+        ),
     ],
 }
 PART = "diel: 1\nname: part\nstages: {a: {command: run}}\n"
@@ -520,15 +554,25 @@ def simulate(x: float) -> dict:
 @diel.module(kind="inference")
 def serve(p: int) -> None:
     pass
+
+@diel.module(kind="inference")
+def learn(p: int, v: float) -> None:
+    pass
 """
+SITE = "name: local\nscheduler: local\npools: {here: {cores: 4}, other: {cores: 4, gpus: 2}}\n"
 
 
 def key(folder: Path, changes: Changes, section: str) -> str:
     shutil.rmtree(folder / "runs", ignore_errors=True)  # streams put the run's name into keys
-    text = "".join(f"{name}: {json.dumps(value)}\n" for name, value in merged(BASE, changes).items())
+    notify = json.dumps(changes.get("notify", []))
+    (folder / "schedulers" / "local.yaml").write_text(f"{SITE}notify: {notify}\n")
+    document = merged({"name": "w", **BASE}, {**changes, "notify": None})
+    text = "".join(f"{name}: {json.dumps(value)}\n" for name, value in document.items())
     bench = Bench(folder, text)
     if "list" in bench.stages.runs:
         bench.done("list", v=[1.0, 2.0], w=[3.0, 4.0])
+    for index in range(3 if "train" in bench.stages.runs else 0):
+        bench.done("train", index, w=1.0)
     for index, value in enumerate((1.0, 2.0)):
         place = bench.paths.root / "tasks" / "up" / str(index)
         place.mkdir(parents=True)
@@ -552,10 +596,25 @@ def folder(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (workspace / "bin" / program).write_text("#!/bin/sh\n")
         (workspace / "bin" / program).chmod(0o755)
     monkeypatch.setenv("PATH", f"{workspace / 'bin'}:{os.environ['PATH']}")
-    texts = {"none.txt": "", "part.yaml": PART, "other.yaml": PART.replace("run", "other"), "data.txt": "x"}
+    (workspace / "schedulers").mkdir()
+    texts = {
+        "none.txt": "",
+        "part.yaml": PART,
+        "other.yaml": PART.replace("run", "other"),
+        "data.txt": "x",
+    }
     for name, text in {**texts, "t1": "1", "t2": "2", "a.csv": "n\n1\n", "b.csv": "n\n2\n"}.items():
         (workspace / name).write_text(text)
     return workspace
+
+
+def test_every_field_of_the_table_is_changed() -> None:
+    changed = {name: {field for case in cases for field in case[0].split()} for name, cases in CASES.items()}
+    unchanged = {name: {*said} - changed[name] for name, said in table().items()}
+    assert {name: fields for name, fields in unchanged.items() if fields} == {
+        "Hyperparameters and the file": {"diel"},  # it has one value
+        "Environments": {"requirements", "version"},  # tests/test_environments.py installs packages
+    }
 
 
 @pytest.mark.parametrize(

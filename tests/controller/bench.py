@@ -11,6 +11,7 @@ from diel.attempt.bundle import Request
 from diel.check import check
 from diel.controller.environment import make_environments
 from diel.controller.stages import Stages
+from diel.controller.warm import begin_searches
 from diel.environments.prepared import prepared_text
 from diel.files import put
 from diel.journal.segment import SegmentWriter
@@ -26,9 +27,11 @@ class Bench:
     """One run of a workflow, all its stages open that can be."""
 
     def __init__(self, folder: Path, text: str, *settings: str) -> None:
-        checked = check(folder / "w.yaml", settings, text="diel: 1\nname: w\n" + textwrap.dedent(text))
+        text = "diel: 1\n" + ("" if text.startswith("name: ") else "name: w\n") + textwrap.dedent(text)
+        checked = check(folder / "w.yaml", settings, text=text)
         self.plan = make_plan(checked, find_site(None, folder))
         self.paths = create_run(folder / "runs", "w")
+        begin_searches(checked.document, folder / "runs", anew=True).keep(self.paths)
         told: dict[str, Any] = dict.fromkeys(
             ("run", "workflow", "cwd", "site", "host", "user", "diel", "python"), ""
         )
