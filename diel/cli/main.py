@@ -85,6 +85,7 @@ _TOGETHER = {
     **dict.fromkeys(("init", "schema", "completion"), "setup"),
     **dict.fromkeys(("report", "export", "verify"), "results"),
     "trend": "compare",
+    "list": "status",
     "path": "logs",
     "submit": "run",
     "view": "status",

@@ -111,7 +111,7 @@ start_options = stacked(
 )
 
 
-class Asked(TypedDict):
+class WorkflowOptions(TypedDict):
     """What `workflow_options` give a command, as `prepare` takes it."""
 
     file: Path
@@ -121,7 +121,7 @@ class Asked(TypedDict):
     runs: Path
 
 
-class Start(Asked):
+class Start(WorkflowOptions):
     """What `workflow_options` and `start_options` give a command that starts a run."""
 
     begin_at: str | None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from diel.errors import UsageError, counted
 from diel.explain.text import Explanation, section, tail
@@ -33,8 +33,7 @@ def says(block: BlockFacts) -> str:
     return f": {reason}" if reason and reason.lower() != block["state"] else ""
 
 
-@dataclass(frozen=True)
-class Location:
+class Location(NamedTuple):
     """The block, job and node of a worker; None on one machine."""
 
     block: str | None = None
@@ -88,8 +87,7 @@ def awaited_text(run: RunReader) -> str:
     return f"waits for its controller, {f'job {coming.job}' if coming.job else f'on {coming.host}'}"
 
 
-@dataclass(frozen=True)
-class BlockWait:
+class BlockWait(NamedTuple):
     """The block that ready tasks wait for, in words, and what to do if it never comes."""
 
     text: str
@@ -236,7 +234,7 @@ class Attempt:
     cores: int = 1
     nodes: int = 1
     usage: dict[str, Any] = field(default_factory=dict)
-    asked: dict[str, Any] = field(default_factory=dict)
+    requested: dict[str, Any] = field(default_factory=dict)
     """What expressions gave for it."""
     place: Location = field(default_factory=Location)
     block_end: BlockFacts | None = None
@@ -271,9 +269,9 @@ class Attempt:
             "message": self.message,
             "stderr_tail": self.stderr_tail,
             "staging": [_subset(record, staging) for record in self.staging],
-            **asdict(self.place),
+            **self.place._asdict(),
             "resources": {"memory": self.memory, "walltime": self.walltime},
-            "asked": self.asked,
+            "asked": self.requested,
             "usage": self.usage,
             "block_end": None if self.block_end is None else _subset(self.block_end, end),
         }
@@ -303,8 +301,8 @@ class Attempt:
             yield f"        {where}"
         if used := used_text(self.usage, self.seconds, self.cores, self.memory and self.memory * self.nodes):
             yield f"        used {used}"
-        if self.asked:
-            yield f"        asked for {words(self.asked)}"
+        if self.requested:
+            yield f"        asked for {words(self.requested)}"
         yield f"        {self.dir}"
         yield from (f"        {printable(_staged(record))}" for record in self.staging)
         if self.block_end is not None:
@@ -342,8 +340,8 @@ def attempts_of(run: RunReader, stage: str, index: int) -> list[Attempt]:
     own = asked_by(run, stage, index)
     for attempt in attempts:
         resources = run.workflow.stages[stage].bare.resources
-        attempt.asked = own.get(attempt.attempt, {})
-        granted = with_asked(resources, attempt.asked).changed(changed.get(attempt.attempt, {}))
+        attempt.requested = own.get(attempt.attempt, {})
+        granted = with_asked(resources, attempt.requested).changed(changed.get(attempt.attempt, {}))
         attempt.memory, attempt.walltime = granted.memory, granted.walltime
         attempt.cores, attempt.nodes = granted.cores, granted.nodes or 1
         attempt.place = place_of(run, attempt.worker)

@@ -265,7 +265,7 @@ def _attempt(run: RunReader, task: str, attempt: Attempt) -> Explanation:
     facts = {"task": task, "point": point, "attempt": attempt.number, "since": attempt.time}
     again = f", attempt {attempt.number}" if attempt.number > 1 else ""
     line = f"    {task_text(task, point)} for {format_duration(seconds)}{again} ({str(place) or worker})"
-    return Explanation({**facts, "seconds": seconds, "worker": worker, **asdict(place)}, [line])
+    return Explanation({**facts, "seconds": seconds, "worker": worker, **place._asdict()}, [line])
 
 
 def _listed(title: str, running: list[Explanation]) -> Iterator[str]:

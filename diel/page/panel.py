@@ -1,7 +1,7 @@
 """What a page is made of: panels, and their parts. Plain data: no part knows HTML.
 
-A panel is one file with a function `parts(seen)`, which yields its parts from a run as it was read; nothing,
-if the run has nothing for it. `diel.page.panels.ENTRIES` lists them all, in the order of the page.
+A function for each panel yields its parts from a run, and nothing if the run has nothing for it.
+`diel.page.panels.ENTRIES` lists them all, in the order of the page.
 """
 
 from __future__ import annotations

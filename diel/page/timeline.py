@@ -353,8 +353,8 @@ def task_cores(view: RunView) -> dict[str, Cores]:
     site = read_kept_site(view.paths)
     sizes: dict[str, Cores] = {}
     for name, stage in view.run.workflow.stages.items():
-        if not _SAID.isdisjoint(stage.demand):  # expressions say how many its tasks have
-            sizes |= {name: requested} if (requested := cores_said(view, name)) else {}
+        if not _SIZES.isdisjoint(stage.demand):  # expressions say how many its tasks have
+            sizes |= {name: requested} if (requested := requested_cores(view, name)) else {}
             continue
         with suppress(DielError):
             number = ask_of(site, stage).cores
@@ -416,7 +416,7 @@ def busy_cores(
     return width * factor, {name: dict(places) for name, places in totals.items()}
 
 
-_SAID = {("resources", key) for key in (*TOGETHER, "cores_per_rank")}
+_SIZES = {("resources", key) for key in (*TOGETHER, "cores_per_rank")}
 
 
 class Cores(NamedTuple):
@@ -431,7 +431,7 @@ class Cores(NamedTuple):
     """Cores of each attempt, by task and number, where they differ and all attempts are kept."""
 
 
-def cores_said(view: RunView, name: str) -> Cores | None:
+def requested_cores(view: RunView, name: str) -> Cores | None:
     """Return what the attempts of a stage asked for; None before there is one."""
     times, resources = view.timeline.stages.get(name), view.run.workflow.stages[name].bare.resources
     spans = [] if times is None or times.binned else times.spans

@@ -21,7 +21,7 @@ from diel.project.submission import Submission, awaited, newest_submission, subm
 from diel.services.endpoint import endpoint_file, read_endpoint
 from diel.states import RunState, TaskState
 from diel.status.axis import AxisStatus, axes_of
-from diel.status.stage import Left, StageStatus, failure_document, stages_in
+from diel.status.stage import MissingPoints, StageStatus, failure_document, stages_in
 
 if TYPE_CHECKING:
     from diel.journal.records import BlockFacts, BlockNow, Failed
@@ -134,7 +134,7 @@ class Status:
         return sum(stage[state] for stage in self.stages)
 
     @property
-    def joined(self) -> list[tuple[str, Mapping[int, Left]]]:
+    def joined(self) -> list[tuple[str, Mapping[int, MissingPoints]]]:
         """The stages with tasks that lack points of gathers that meet in them."""
         return [(stage.name, stage.joined) for stage in self.stages if stage.joined]
 

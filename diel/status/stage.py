@@ -13,7 +13,7 @@ from diel.journal.segment import Reader
 from diel.journal.stage_history import LEFT_BY_AXIS, StageHistory, ranges
 from diel.paths import RunPaths
 from diel.states import RunState, TaskState
-from diel.status.columns import last_line, paint, printable, shorten
+from diel.status.columns import last_line, paint, printable, shorten, tasks_text
 from diel.status.surrogate import SurrogateStatus, surrogate_of
 from diel.values import format_duration, format_size, point_text, task_text
 
@@ -51,7 +51,7 @@ class StageStatus:
     """What the committed attempts used together."""
     surrogate: SurrogateStatus | None = None
     """If its tasks ask before they run."""
-    joined: Mapping[int, Left] = field(default_factory=dict)
+    joined: Mapping[int, MissingPoints] = field(default_factory=dict)
     """By task, the points that it does not get of gathers that meet in it."""
     stays: Sequence[int] = ()
     """The tasks that read suspect answers, and stay."""
@@ -130,13 +130,13 @@ def _stage_status(name: str, stage: StageHistory, state: RunState, history: Hist
     )
 
 
-Left = Sequence[Mapping[str, Any]]
+MissingPoints = Sequence[Mapping[str, Any]]
 """The points that are left out of one task, by the edge that lacks them."""
 SHOWN_POINTS = 3
 """The most points of an edge, and tasks of a stage, that are named; the rest are counted."""
 
 
-def left_text(missing: Left) -> str:
+def left_text(missing: MissingPoints) -> str:
     """Return the points that a task is without: `x=1, which a.v lacks; x=2 and x=3, which b.v lacks`."""
     return "; ".join(
         f"{_points(entry['points'], entry['number'])}, which {_listed(entry['edges'])} "
@@ -156,7 +156,9 @@ def _listed(texts: Sequence[str]) -> str:
     return " and ".join([", ".join(texts[:-1]), texts[-1]]) if len(texts) > 1 else texts[0]
 
 
-def joined_lines(stages: Iterable[tuple[str, Mapping[int, Left]]], most: int = SHOWN_POINTS) -> list[str]:
+def joined_lines(
+    stages: Iterable[tuple[str, Mapping[int, MissingPoints]]], most: int = SHOWN_POINTS
+) -> list[str]:
     """Return a line for each task that lacks points, of many for the first ones of each stage."""
     lines = []
     for name, joined in stages:
@@ -308,11 +310,20 @@ def failure_lines(record: Failed) -> list[str]:
     return lines
 
 
-def kind_of(record: Failed, *, show_all: bool = False) -> tuple[str, ...]:
-    """Return failures in a few lines, those of a stage that are alike together unless `show_all`."""
-    own = (task_of(record),) if show_all else ()
-    words = (record["class"], record["message"], record.get("headline"), record.get("tolerated"))
-    return (record["stage"], *map(str, words), *own)
+def group_failures(failures: Iterable[Failed], *, apart: bool = False) -> list[list[Failed]]:
+    """Return failures in groups: those of a stage that are alike together, or each `apart`."""
+    groups: dict[tuple[str, ...], list[Failed]] = {}
+    for record in failures:
+        words = (record["class"], record["message"], record.get("headline"), record.get("tolerated"))
+        own = (task_of(record),) if apart else ()
+        groups.setdefault((record["stage"], *map(str, words), *own), []).append(record)
+    return list(groups.values())
+
+
+def more_text(alike: Sequence[Failed]) -> str:
+    """Return `and 3 more like it: simulate/4-6`; empty for one failure."""
+    more = tasks_text(ranges(record["tasks"][0][0] for record in alike[1:]))
+    return f"and {len(alike) - 1:,} more like it: {alike[0]['stage']}/{more}" if more else ""
 
 
 def cause_of(failure: Said) -> str:

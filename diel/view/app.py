@@ -17,7 +17,6 @@ from textual.widgets import DataTable, Footer, OptionList, Select, Static, Tabbe
 from textual.widgets.option_list import Option
 
 from diel.errors import counted
-from diel.journal.stage_history import ranges
 from diel.page.document import panel_text
 from diel.page.head import left_text
 from diel.page.panels import ENTRIES, panel_of
@@ -25,18 +24,16 @@ from diel.paths import RunPaths
 from diel.project.runs import all_runs
 from diel.project.submission import newest_submission
 from diel.states import RunState, TaskState
-from diel.status.columns import tasks_text
 from diel.status.run import Status
 from diel.status.sections import SECTIONS, View, block_lines
-from diel.status.stage import StageStatus, failure_lines, kind_of
+from diel.status.stage import StageStatus, failure_lines, group_failures, more_text, task_of
 from diel.values import clock, format_duration
 from diel.view import charts
-from diel.view.looking import Looking, WatchedScreen
-from diel.view.task_screen import TaskList, TaskScreen
+from diel.view.screens import Looking, TaskList, TaskScreen, WatchedScreen
 from diel.view.watched import Watched
 
 if TYPE_CHECKING:
-    from diel.journal.records import Failed
+    pass
 
 MOST_NEW = 50
 """Runs that one look reads anew: a project of thousands is shown while it is read."""
@@ -325,28 +322,19 @@ class RunScreen(WatchedScreen):
         self.show_below(around, drawn or [Text("There is nothing to draw yet.")], "chart")
 
     def _draw_failures(self, status: Status) -> None:
-        kinds: dict[tuple[str, ...], list[int]] = {}
-        first: dict[tuple[str, ...], Failed] = {}
-        for record in status.failures:
-            kind = kind_of(record)
-            first.setdefault(kind, record)
-            kinds.setdefault(kind, []).append(record["tasks"][0][0])
-        if self._drawn.get("failures") == kinds:
+        groups = group_failures(status.failures)
+        if self._drawn.get("failures") == groups:
             return
-        self._drawn["failures"] = kinds
+        self._drawn["failures"] = groups
         listed = self.query_one("#failures", OptionList)
         place = listed.highlighted
         listed.clear_options()
-        for kind, tasks in list(kinds.items())[:MOST_KINDS]:
-            lines = failure_lines(first[kind])
-            if len(tasks) > 1:
-                lines.append(
-                    f"    and {len(tasks) - 1:,} more like it: {kind[0]}/{tasks_text(ranges(tasks[1:]))}"
-                )
-            listed.add_option(
-                Option(Text.from_ansi("\n".join(["✗ " + lines[0], *lines[1:]])), id=f"{kind[0]}/{tasks[0]}")
-            )
-        if not kinds:
+        for alike in groups[:MOST_KINDS]:
+            first, *rest = failure_lines(alike[0])
+            more = [f"    {text}"] if (text := more_text(alike)) else []
+            shown = Text.from_ansi("\n".join([f"✗ {first}", *rest, *more]))
+            listed.add_option(Option(shown, id=task_of(alike[0])))
+        if not groups:
             listed.add_option(Option(Text("Nothing has failed."), disabled=True))
         listed.highlighted = place if place is not None and place < listed.option_count else None
 

@@ -7,7 +7,7 @@ import asyncio
 from rich.text import Text
 from textual.app import App, ComposeResult
 
-from diel.view.task_screen import TaskList
+from diel.view.screens import TaskList
 
 
 def test_of_a_million_tasks_only_the_rows_on_the_screen_are_made() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from diel.cli.commands.list import size_of
+from diel.cli.commands.status import size_of
 from diel.cli.options import duration, runs_option
 from diel.cli.target import complete_run
 from diel.controller.export import outlive

@@ -50,15 +50,15 @@ def command(words: tuple[str, ...], runs: Path, attempt: int | None, kind: str |
         else:
             output = find_output(reader, *task, attempt)
             if _copy_news(output, kinds, files) == 0:
-                what = "reported no metrics" if kind == "metrics" else "printed nothing to "
-                what += "" if kind == "metrics" else " or ".join(kinds)
+                what = (
+                    "reported no metrics" if kind == "metrics" else f"printed nothing to {' or '.join(kinds)}"
+                )
                 more = " so far; --follow waits for more" if output.state is TaskState.RUNNING else ""
                 _tell(f"{named_tasks(paths, task[0], [task[1]])[0]} {what}{more}")
     finally:
         _close(files)
     if output is not None and output.state is TaskState.FAILED:  # what a reader wants to know first
-        stage, _, index = output.task.partition("/")
-        record = reader.history.failures.get((stage, int(index)))
+        record = reader.history.failures.get(task)
         if record is not None:
             _tell(failure_lines(record)[0])
 

@@ -12,7 +12,7 @@ import click
 from diel.check.imports import refuse_missing
 from diel.check.remarks import column_lines, column_types, warnings
 from diel.cli.commands.validate import tasks_text
-from diel.cli.options import Asked, Output, json_option, sized_option, workflow_options
+from diel.cli.options import Output, WorkflowOptions, json_option, sized_option, workflow_options
 from diel.errors import UsageError, counted
 from diel.paths import RunPaths
 from diel.plan import Plan, StagePlan, make_plan, prepare
@@ -50,7 +50,11 @@ WIDTH = 72
 )
 @sized_option
 def command(
-    out: Output, with_scripts: bool, home: Home | None, sized_by: str | None, **options: Unpack[Asked]
+    out: Output,
+    with_scripts: bool,
+    home: Home | None,
+    sized_by: str | None,
+    **options: Unpack[WorkflowOptions],
 ) -> None:
     """Nothing is run. Core-hours are a bound: every task at its longest, by `walltime` or `timeout`."""
     plan = _at_home(plan_sized(options, sized_by)[0], home)
@@ -69,7 +73,7 @@ def plan_to_start(
     fail_fast: bool,
     dry_run: bool,
     sized_by: str | None,
-    **options: Unpack[Asked],
+    **options: Unpack[WorkflowOptions],
 ) -> tuple[Plan, Manner]:
     """Return the plan of a new run, and its other options. With `dry_run` print the plan, and exit."""
     plan, sizes = plan_sized(options, sized_by)
@@ -79,7 +83,7 @@ def plan_to_start(
     return plan, {"use_cache": not no_cache, "begin_at": begin_at, "fail_fast": fail_fast, "sizes": sizes}
 
 
-def plan_sized(options: Asked, sized_by: str | None) -> tuple[Plan, Sizes]:
+def plan_sized(options: WorkflowOptions, sized_by: str | None) -> tuple[Plan, Sizes]:
     """Return the plan of a workflow, and what a run advises its stages to ask for. Raise UsageError."""
     plan = prepare(**options)
     return (plan, {}) if sized_by is None else _sized(plan, sized_by, options["runs"])
@@ -134,7 +138,7 @@ def _at_home(plan: Plan, home: Home | None) -> Plan:
 def _document(plan: Plan, runs: Path, *, with_scripts: bool) -> dict[str, Any]:
     document = plan.document()
     document["home"] = plan.site.controller.home if plan.site.scheduled else "login"
-    document["blocks"] = _blocks(plan)
+    document["blocks"] = list(_blocks(plan))
     document["columns"] = column_types(plan.checked)
     if with_scripts:
         document["scripts"] = [script._asdict() for script in _scripts(plan, runs)]
@@ -231,26 +235,20 @@ def _span(first: str, last: str) -> str:
     return first if first == last else f"{first}–{last.removeprefix(first.rstrip('0123456789'))}"
 
 
-def _blocks(plan: Plan) -> list[dict[str, Any]]:
-    if not plan.site.scheduled:
-        return []
-    lines = []
-    for shape, stages in plan.shapes.items():
+def _blocks(plan: Plan) -> Iterator[dict[str, Any]]:
+    for shape, stages in plan.shapes.items() if plan.site.scheduled else ():
         pool = plan.site.pools[shape.pool]
-        lines.append(
-            {
-                "shape": shape.label,
-                "pool": shape.pool,
-                "stages": stages,
-                "tasks": shape.slots(pool),
-                "nodes": shape.block_nodes(pool),
-                "cores": cores_of(pool),
-                "gpus": pool.gpus if shape.gpus else 0,
-                "walltime_s": shape.block_walltime(pool, plan.site.grace),
-                "most": pool.blocks,
-            }
-        )
-    return lines
+        yield {
+            "shape": shape.label,
+            "pool": shape.pool,
+            "stages": stages,
+            "tasks": shape.slots(pool),
+            "nodes": shape.block_nodes(pool),
+            "cores": cores_of(pool),
+            "gpus": pool.gpus if shape.gpus else 0,
+            "walltime_s": shape.block_walltime(pool, plan.site.grace),
+            "most": pool.blocks,
+        }
 
 
 def _block_rows(plan: Plan) -> Iterator[tuple[object, ...]]:

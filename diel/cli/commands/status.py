@@ -1,4 +1,4 @@
-"""The state of a run: `diel status` prints it, `diel view` shows it while it changes."""
+"""The state of runs: `status` prints one, `view` shows it while it changes, `list` has all of a project."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,7 +25,7 @@ from diel.journal.segment import Reader
 from diel.journal.snapshot import look_at
 from diel.journal.stage_history import ranges, spread
 from diel.paths import RunPaths, here
-from diel.project.runs import find_run
+from diel.project.runs import all_runs, find_run
 from diel.states import EXIT_CODES, RunState, TaskState
 from diel.status.columns import columns, paint, paint_state, printable, tasks_text, width_of
 from diel.status.run import Status, read_status
@@ -36,14 +37,15 @@ from diel.status.stage import (
     failure_document,
     failure_lines,
     find_stage,
+    group_failures,
     joined_lines,
-    kind_of,
     mean_text,
+    more_text,
     never_came,
     stage_usage_text,
     tasks_by_state,
 )
-from diel.values import format_duration
+from diel.values import clock, format_duration, format_size
 
 if TYPE_CHECKING:
     from diel.journal.records import Failed
@@ -230,16 +232,11 @@ def _failures(status: Status, paths: RunPaths, show_all: bool) -> list[str]:
     """List each kind of failure of a stage with its first task, and what the tasks share."""
     if not status.failures:
         return []
-    kinds: dict[tuple[str, ...], list[Failed]] = {}
-    for record in status.failures:
-        kinds.setdefault(kind_of(record, show_all=show_all), []).append(record)
     lines, shown = [""], 0
-    for alike in list(kinds.values())[: None if show_all else SHOWN_FAILURES]:
+    for alike in group_failures(status.failures, apart=show_all)[: None if show_all else SHOWN_FAILURES]:
         shown += len(alike)
         lines += failure_lines(alike[0])
-        if len(alike) > 1:
-            more = tasks_text(ranges(record["tasks"][0][0] for record in alike[1:]))
-            text = f"and {len(alike) - 1:,} more like it: {alike[0]['stage']}/{more}"
+        if text := more_text(alike):
             complete = len(status.failures) >= status.count(TaskState.FAILED)
             share = _shared(paths, alike[0]["stage"], alike) if complete else ""
             lines.append(paint("    " + "; ".join(filter(None, (text, share))), dim=True))
@@ -378,3 +375,57 @@ def view(run: str, runs: Path, interval: float, web: bool, port: int | None, idl
 
     show(runs, paths, max(0.1, interval))
     return 0
+
+
+@click.command("list")
+@runs_option
+@json_option
+@click.option("--size", "with_size", is_flag=True, help="Add the space that each run takes on disk.")
+def list_(runs: Path, out: Output, with_size: bool) -> None:
+    """`last` means the bottom one."""
+    rows = []
+    for paths in all_runs(runs):
+        size = size_of(paths.root)[0] if with_size else None
+        try:
+            status = read_status(paths, look_at(paths))
+            rows.append((status, size))
+            for damaged in status.damaged:
+                click.echo(damaged, err=True)
+        except UsageError as error:
+            click.echo(f"{paths.run_id}: {error}", err=True)
+    header = ["run", "state", "done", "failed", "started", "took", *(["size"] if with_size else [])]
+    table = [[paint(cell, dim=True) for cell in header], *(_run_row(*row) for row in rows)]
+    none = [f"no runs in {runs}: start one with `diel run FILE`, or give --runs DIR"]
+    lines = columns(table, right=(2, 3, 5, 6)) if rows else none
+    out.show(lambda: {"runs": [_run_document(*row) for row in rows]}, lines)
+
+
+def size_of(root: Path) -> tuple[int, int]:
+    """Return bytes on disk and number of files below a directory, without files that vanish meanwhile."""
+    size = files = 0
+    for folder, _, names in os.walk(root):
+        for name in names:
+            with suppress(OSError):
+                size += os.lstat(os.path.join(folder, name)).st_size
+                files += 1
+    return size, files
+
+
+def _run_row(status: Status, size: int | None) -> list[str]:
+    failed = status.count(TaskState.FAILED)
+    return [
+        status.run,
+        paint_state(status.state),
+        f"{status.good:,}/{status.total_text}",
+        paint(f"{failed:,}", fg="red") if failed else "",
+        "" if status.began is None else clock(status.began)[:-3],
+        format_duration(status.elapsed),
+        *([] if size is None else [format_size(size)]),
+    ]
+
+
+def _run_document(status: Status, size: int | None) -> dict[str, Any]:
+    document = status.document()
+    facts = ("run", "workflow", "state", "began", "ended", "elapsed_s")
+    own = {key: document[key] for key in facts} | document["tasks"]
+    return own if size is None else {**own, "size": size}

@@ -7,7 +7,7 @@ from typing import Unpack
 import click
 
 from diel.check.remarks import column_lines, column_types, warnings
-from diel.cli.options import Asked, Output, json_option, workflow_options
+from diel.cli.options import Output, WorkflowOptions, json_option, workflow_options
 from diel.errors import Problem, SpecError, UsageError, counted
 from diel.plan import Plan, prepare
 
@@ -15,7 +15,7 @@ from diel.plan import Plan, prepare
 @click.command("validate")
 @workflow_options()
 @json_option
-def command(out: Output, **options: Unpack[Asked]) -> int:
+def command(out: Output, **options: Unpack[WorkflowOptions]) -> int:
     """Give the file, line and column of each mistake. Nothing is run. The exit code is 0 for a good file and
     2 for a wrong one.
     """

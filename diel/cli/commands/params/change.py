@@ -26,7 +26,7 @@ from diel.status.axis import CourseStatus, trial_document
 from diel.table import shown
 from diel.values import scalar
 
-Known = tuple[str, Workflow]
+ProjectWorkflow = tuple[str, Workflow]
 """A workflow that the project knows, from its file or from a run of it."""
 
 
@@ -84,7 +84,7 @@ def _names(words: Sequence[str], held: dict[str, Any]) -> tuple[str, ...]:
     return names
 
 
-def _values(words: Sequence[str], workflows: Sequence[Known]) -> dict[str, Any]:
+def _values(words: Sequence[str], workflows: Sequence[ProjectWorkflow]) -> dict[str, Any]:
     """Return the values by name. Raise UsageError with all that is wrong."""
     values: dict[str, Any] = {}
     wrong: list[str] = []
@@ -102,7 +102,7 @@ def _values(words: Sequence[str], workflows: Sequence[Known]) -> dict[str, Any]:
     return values
 
 
-def _value(name: str, text: str, workflows: Sequence[Known]) -> Any:
+def _value(name: str, text: str, workflows: Sequence[ProjectWorkflow]) -> Any:
     value: Any = None
     for where, workflow in workflows:
         hyperparameter = workflow.hyperparameters[name]
@@ -246,13 +246,13 @@ def _misfits(runs: Path, change: Change) -> list[str]:
     return misfits
 
 
-def known_workflows(runs: Path, files: Iterable[Path] = ()) -> list[Known]:
+def known_workflows(runs: Path, files: Iterable[Path] = ()) -> list[ProjectWorkflow]:
     """Return the workflows of a project: the named files first, then those of its runs, newest first.
 
     Of a run its file counts, as it is now; where that is gone or wrong, what the run has kept of it.
     Raise SpecError for a named file that is wrong.
     """
-    workflows: dict[str, Known] = {}
+    workflows: dict[str, ProjectWorkflow] = {}
     for path in files:
         workflow = load(path).spec
         workflows[workflow.name] = str(path), workflow
@@ -266,7 +266,7 @@ def known_workflows(runs: Path, files: Iterable[Path] = ()) -> list[Known]:
     return list(workflows.values())
 
 
-def _of_run(run: RunReader) -> Known:
+def _of_run(run: RunReader) -> ProjectWorkflow:
     source = run.run_file.source
     with suppress(DielError):
         workflow = load(Path(source)).spec
@@ -275,7 +275,7 @@ def _of_run(run: RunReader) -> Known:
     return run.paths.run_id, run.workflow
 
 
-def having(workflows: Sequence[Known], name: str) -> list[Known]:
+def having(workflows: Sequence[ProjectWorkflow], name: str) -> list[ProjectWorkflow]:
     """Return the workflows that have a hyperparameter. Raise UsageError if none has."""
     holders = [entry for entry in workflows if name in entry[1].hyperparameters]
     if holders:
