@@ -279,3 +279,13 @@ def test_a_shape_that_an_input_expects_is_held_against_its_file(tmp_path: Path) 
     assert run.counts("good")["done"] == 1
     assert "has shape [4, 3]; expected [n, 2]" in run.failure("bad")["message"]
     assert "shape [5, 3], so n is 5; it is 4 of 'x'" in run.failure("both")["message"]
+
+
+def test_tasks_at_equal_points_are_told_apart_by_number(tmp_path: Path) -> None:
+    project = Project(tmp_path).workflow("""
+        axes: {c: {values: [1, 1]}}
+        stages: {a: {over: [c], command: "echo ${{ c }}"}}
+        """)
+    project.diel("run", "flow.yaml")
+    assert "2 tasks match 'a c=1'; write one by its number\n" in project.diel("logs", "a", "c=1", code=2)
+    assert "1" in project.diel("logs", "a/1")

@@ -212,7 +212,8 @@ class _Inference(Evaluator):
         elif name in ("where", "concat"):
             vague = any(isinstance(value, Unknown) for value in values)
         else:
-            vague = any(_is_vague(value, inside=name not in OF_ONE) for value in values)
+            depth = 0 if name in OF_ONE else 9 if name in ("fortran", "join", "str") else 1
+            vague = any(_is_vague(value, depth) for value in values)
         outcome = Unplaced.of(values, [VALUE])
         if vague and name in ("concat", "sorted") and isinstance(outcome, Unplaced):
             return outcome
@@ -255,10 +256,10 @@ def _item(value: Any) -> Any:
     return value[0] if isinstance(value, Gathered) and value else value
 
 
-def _is_vague(value: Any, *, inside: bool = False) -> bool:
-    """Return whether a value is unknown, or its gathered items are, or it is any list."""
-    if isinstance(value, Gathered) or (inside and is_list(value)):
-        return any(isinstance(item, Unknown) for item in value)
+def _is_vague(value: Any, depth: int = 0) -> bool:
+    """Return whether a value is unknown, or its gathered items are, or those of lists so deep in it."""
+    if isinstance(value, Gathered) or (depth and is_list(value)):
+        return any(_is_vague(item, max(depth - 1, 0)) for item in value)
     return isinstance(value, Unknown)
 
 

@@ -85,7 +85,7 @@ def check_expressions(check: Check, name: str, names: Names) -> None:
         reported: set[tuple[str, ...]] = set()
         for expression in template.expressions:
             read = set(expression.references())
-            if not read:
+            if not read and not expression.axes:
                 try:  # a constant: it fails now or never
                     expression.text_value({})
                 except ExpressionError as error:

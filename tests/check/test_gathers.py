@@ -75,6 +75,8 @@ def workflow(text: str, over: str = "word", key: str = "command") -> str:
         "one.curve[one.n] + 1",
         "one.fit.x.y + 1",
         "join(a.table, ':') if false else ''",
+        "join(a.curve, '; ')",
+        "str(a.curve)",
         "format(a.e, '.1f')",
         "range(one.n)",
         "a.e[one.n] + 1",
