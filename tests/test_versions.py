@@ -574,3 +574,23 @@ def test_objects_of_a_class_in_the_file_of_a_function_are_read_by_others(tmp_pat
     project = Project(tmp_path).workflow(flow).module("train", TRAIN.replace("IMPORT", NET))
     project.module("evaluate", EVALUATE)
     assert project.run().value("evaluate", "y") == 20
+
+
+RESTORED = {
+    "a file that comes and goes": "echo > {path}/extra; cat {path}/*; rm {path}/extra",
+    "below": "echo > {path}/deep/extra; rm {path}/deep/extra",
+    "another in its place": "mv {path} {path}.away; mkdir {path}; rmdir {path}; mv {path}.away {path}",
+    "one below in its place": "mv {path}/deep {path}/x; mv {path}/x {path}/deep",
+    "renamed within": "mv {path}/deep/b {path}/deep/c; mv {path}/deep/c {path}/deep/b",
+}
+
+
+@pytest.mark.parametrize("edit", RESTORED)
+def test_a_folder_that_is_another_while_a_task_runs_fails_it(tmp_path: Path, edit: str) -> None:
+    project = with_files(tmp_path)
+    commands = RESTORED[edit].format(path=tmp_path / "data")
+    write(tmp_path / "edit.sh", f"test $1 != 1 || {{ {commands}; }}\n")
+    run = project.run("--site", "one", code=1)
+    assert {record["class"] for record in run.records("failed", "work")} == {"changed"}
+    assert "was written while the task ran" in run.records("failed", "work")[0]["message"]
+    assert run.counts("work")["done"] == 1

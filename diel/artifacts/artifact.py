@@ -161,10 +161,16 @@ def identity_of(path: str | Path) -> tuple[str, int]:
 
 
 def identities_below(directory: str | Path) -> tuple[dict[str, str], int]:
-    """Return the identities of what a directory holds, and when a file last changed, in ns. Raise OSError."""
+    """Return the identities of what a directory holds, and when a file or any directory last changed, in ns.
+    Raise OSError."""
     identities: dict[str, str] = {}
-    changed = 0
+    changed, folders = os.stat(directory).st_ctime_ns, {""}
     for name, link in entries_below(directory):
+        folder = os.path.dirname(name)
+        while folder not in folders:  # it tells what came and went
+            folders.add(folder)
+            changed = max(changed, os.stat(os.path.join(directory, folder)).st_ctime_ns)
+            folder = os.path.dirname(folder)
         identities[name] = "" if link is None else f"{LINK}{link}"
         if not (identities[name] or name.endswith("/")):
             status = os.stat(os.path.join(directory, name))

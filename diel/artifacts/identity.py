@@ -29,8 +29,8 @@ from diel.errors import ModuleError
 TICK = 20_000_000
 """Nanoseconds within which a second change of a file may leave its times as they are."""
 TRIES = 5
-State = tuple[str, int]
-"""A file's identity, and how many links it has."""
+State = tuple[tuple[str, int], int]
+"""A file's identity and when it last changed, and how many links it has."""
 Listed = Mapping[str, tuple[str, str]]
 """The files of a directory by name, each with its identity and digest."""
 _SHOWN = 3
@@ -143,7 +143,7 @@ class FirstLook(NamedTuple):
     digest: str
     identity: str
     changed: int = 0
-    """When it last changed before that, in nanoseconds: of a directory, a file in it."""
+    """When it last changed before that, in nanoseconds: of a directory, anything in it."""
 
 
 def look_at(name: str, path: str) -> FirstLook:
@@ -169,8 +169,8 @@ def hold(file: FirstLook) -> State:
     """Return the state of a file that is still the same. Raise Changed."""
     name, path, digest, identity, _ = file
     try:
-        now = identity_of(path)[0]
-        if now != identity and (changes := differences(path, digest, identity)):
+        now = identity_of(path)
+        if now[0] != identity and (changes := differences(path, digest, identity)):
             why = f"is not what it was when the run first read it: {text_of(changes)}"
             raise Changed(f"{name}: {path} {why}")
         return now, os.stat(path).st_nlink

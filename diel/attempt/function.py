@@ -81,17 +81,14 @@ def call(
             close_streams(context, good=good)
 
 
-_STARTERS = {
-    "multiprocessing.popen_spawn_posix",
-    "multiprocessing.popen_forkserver",
-    "joblib.externals.loky.backend.popen_loky_posix",
-    "loky.backend.popen_loky_posix",
-}
+_LOKY = "loky.backend.popen_loky_posix"
+_STARTERS = {"multiprocessing.popen_spawn_posix", "multiprocessing.popen_forkserver", _LOKY}
+_STARTERS.add(f"joblib.externals.{_LOKY}")
 """Loaded once a process was started that imports for itself, from where files lie."""
 
 
 def _refuse_edited(module: Module) -> None:
-    """Raise Failure (`changed`) where processes of a function may have imported another version than it."""
+    """Raise Failure (`changed`) where a function, or its processes, may have executed another version."""
     if not _STARTERS.isdisjoint(sys.modules) and (path := module.edited()):
         message = f"{path} was changed since the run began, and processes of the function import it anew"
         raise Failure(FailureClass.CHANGED, message)

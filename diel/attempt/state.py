@@ -351,7 +351,7 @@ def load(module: Module) -> Loaded:
     file = (module.path, module.import_name, module.digest)
     if file not in _imported:
         _seed(module.digest)
-        sys.path[:] = [folder for folder in sys.path if folder in {*_path, *map(str, module.folders)}]
+        sys.path[:] = [at for at in sys.path if at in {*_path, *map(str, module.importer.folders)}]
         context = copy_context()
         _importer.append(file)
         try:

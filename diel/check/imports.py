@@ -48,5 +48,5 @@ def imported(checked: Checked, stages: Iterable[str]) -> Iterator[tuple[str, Pat
         if stage.is_surrounded or "PYTHONPATH" in stage.env:
             continue  # another Python or path has packages of its own
         if module.path not in cached:
-            cached[module.path] = imports(module.path, module.folders)
+            cached[module.path] = imports(module.path, module.importer.folders)
         yield name, module.path, cached[module.path]

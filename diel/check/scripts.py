@@ -12,7 +12,7 @@ from pathlib import Path
 from diel.errors import Problem
 from diel.expressions.shell import label_of, names_in
 from diel.load import Document
-from diel.modules.beside import files_of
+from diel.modules.beside import Importer, files_of
 from diel.spec import Stage
 from diel.spec.data import EXPRESSION, Rendering
 from diel.spec.forms.axis import Points
@@ -82,7 +82,7 @@ def _imports(stage: Stage, folder: Path) -> Iterator[Warned]:
     """Yield a warning for each script under `files` that imports what lies beside it, and is in none."""
     listed = _listed_files(stage, folder)
     for script in (Path(file) for file in sorted(listed) if file.endswith(".py") and os.path.isfile(file)):
-        beside = files_of(script, (script.parent,))
+        beside = files_of(Importer(script, (script.parent,)))
         unlisted = [file for file in beside if not _is_known(str(file), str(file), listed)]
         if unlisted:
             shown = [os.path.relpath(file, folder) for file in unlisted[:_SHOWN]]

@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from diel.artifacts.identity import Changed, hold, look_at
+from diel.carried import carried
 from diel.controller.again import Again
 from diel.controller.start import change_run_file, plan_again, watch_shared
 from diel.errors import DielError, UsageError, counted
 from diel.files import put, read_file
 from diel.load.document import LARGEST, kept_templates, renderings
+from diel.modules.beside import files_of
 from diel.modules.catalogue import ModuleNotFound, find
 from diel.modules.sources import SourceVersion, digest_of_bytes, keep, newest
 from diel.paths import RunPaths
@@ -50,13 +52,16 @@ def differences(paths: RunPaths, view: RunReader) -> list[ChangedSource]:
     if sources is None:
         return []
     plan = plan_again(paths)
-    sources_and_files = [*_modules(sources), *_files(plan, paths, view), *_templates(plan, view)]
+    sources_and_files = [*_modules(plan, sources), *_files(plan, paths, view), *_templates(plan, view)]
     return [*sources_and_files, *_environments(plan, paths)]
 
 
-def _modules(sources: SourceVersion) -> Iterator[ChangedSource]:
+def _modules(plan: Plan, sources: SourceVersion) -> Iterator[ChangedSource]:
     readers: dict[str, dict[str, None]] = {}
     digests = dict(sources.files)
+    if sources.python_path not in (None, now := carried(os.environ).get("PYTHONPATH", "")):
+        text = f"PYTHONPATH is '{now}', and was '{sources.python_path}'"
+        yield ChangedSource(text, dict.fromkeys(sources.modules))
     for stage, facts in sources.modules.items():
         for path, _ in facts["files"]:
             readers.setdefault(path, {})[stage] = None
@@ -65,12 +70,18 @@ def _modules(sources: SourceVersion) -> Iterator[ChangedSource]:
                 if find(facts["reference"], ()).digest == facts["digest"]:
                     continue
             yield ChangedSource(f"module {facts['reference']}: its package is another", {stage: None})
+        if facts["files"] and stage in plan.modules:
+            for path in map(str, files_of(plan.modules[stage].importer, sources.kept)):
+                if path not in dict(plan.modules[stage].files):
+                    digests.setdefault(path, "")
+                    readers.setdefault(path, {})[stage] = None
     for path, data in sources.later():
         digests[path], readers[path] = digest_of_bytes(data), dict.fromkeys(sources.modules)
     for path, digest in digests.items():
         with suppress(OSError):  # of what is gone there is no other version: the run has its own
             if digest_of_bytes(Path(path).read_bytes()) != digest:
-                yield ChangedSource(f"{path}: its content is another", dict.fromkeys(readers.get(path, ())))
+                text = f"{path}: {'its content is another' if digest else 'it is new'}"
+                yield ChangedSource(text, dict.fromkeys(readers.get(path, ())))
 
 
 def _files(plan: Plan, paths: RunPaths, view: RunReader) -> Iterator[ChangedSource]:

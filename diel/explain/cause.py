@@ -20,6 +20,7 @@ from diel.artifacts import Artifact, files_of
 from diel.environments.prepared import Prepared
 from diel.errors import DielError, counted
 from diel.explain.wait import gang_of
+from diel.modules.sources import SourceVersion, newest
 from diel.results import RunReader
 from diel.results.picked import all_at
 from diel.spec import Stage
@@ -224,8 +225,12 @@ def _family_changes(run: RunReader, old: RunReader, stage: str) -> Iterator[Diff
             for diff in diffs:
                 yield _text_change(diff, "the command") if diff.name == "command" else diff
         elif part == "module":
-            module = run.module(stage)
-            where = f" ({module.path})" if module is not None else ""
+            module, kept = run.module(stage), [newest(v.paths.sources) or SourceVersion() for v in (old, run)]
+            files = [{*map(tuple, one.modules.get(stage, {}).get("files", ()))} for one in kept]
+            paths = sorted({path for path, _ in files[0] ^ files[1]}) or (
+                [str(module.path)] if module else []
+            )
+            where = f" ({', '.join(paths)})" if paths else ""
             yield Difference(part, str(new.module), f"the source of module '{new.module}' changed{where}")
         elif part == "files":
             shared = {n: path for n, path in new.files.items() if isinstance(path, str) and "${{" not in path}

@@ -11,32 +11,48 @@ import linecache
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from functools import cache
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import find_spec, spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from diel.modules.signature import SignatureError, read_source
 from diel.modules.sources import SourceVersion, digest_of_bytes, read_sources
 
-_PACKAGES = re.compile(r"/(site|dist)-packages/")
+_PACKAGES = re.compile(r"/((site|dist)-packages|lib(64)?/python3\.\d+)/")
+_SUFFIXES = ("/__init__.py", *EXTENSION_SUFFIXES, ".py")  # in the order in which Python looks for them
 _HIDDEN = ("__pycache__", "node_modules", "runs")
 """Folders in which nothing is a source of a module, besides those that begin with a dot."""
-_IMPORTERS = {
-    "import_module",
-    "__import__",
-    "resolve_name",
-    "run_path",
-    "run_module",
-    "spec_from_file_location",
-    "SourceFileLoader",
-}
+_IMPORTERS = {"import_module", "__import__", "resolve_name", "run_module"}
+_EXECUTORS = _IMPORTERS | {"exec", "run_path", "spec_from_file_location", "SourceFileLoader"}  # any file
 _OWN = "diel_modules_"
 MOST = 2000
 """The most files to keep for a module that imports by a computed name."""
+
+
+class Importer(NamedTuple):
+    """A file of a user, and where what it imports is looked for."""
+
+    file: Path
+    folders: tuple[Path, ...] = ()  # none for one of a package
+    below: tuple[str, ...] = ()  # where else Python looks below `home`: PYTHONPATH, a .pth file
+    name: str | None = None
+    home: str = ""  # the workflow's folder: what lies below it is the user's own, however it is found
+    first: bool = False  # whether the folders come before installed packages, as for a script
+    store: str = ""
+
+    def covers(self, path: str) -> bool:
+        """Return whether a file or folder is a user's own, and not of a package installed in his folders."""
+        folder, _, own = path.rpartition("/")
+        places = (f"{path}/", f"{_real(folder)}/{own}/") if self.home else ()
+        return any(place.startswith(f"{self.home}/") and not _PACKAGES.search(place) for place in places)
+
+
+_real = cache(os.path.realpath)
 
 
 class Loader(SourceFileLoader):
@@ -55,58 +71,45 @@ class Loader(SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         lines = self._data.decode("utf-8", "replace").splitlines(keepends=True)
         linecache.cache[self.path] = len(self._data), None, lines, self.path  # for tracebacks
-        executed = _finder.executed.setdefault(_finder.key, {})
+        executed = _finder.executed.setdefault(_finder.importer, {})
         executed[self.path] = digest_of_bytes(self._data)
         super().exec_module(module)
 
 
-class _Finder:
+class _Finder(PathFinder):
     def __init__(self) -> None:
-        self.folders: tuple[str, ...] = ()
-        self.first = False
-        self.file = Path()
+        self.importer = Importer(Path())
         self.sources = SourceVersion()
-        self.left: dict[tuple[object, ...], dict[str, ModuleType]] = {}
-        """Modules of earlier imports, by their folders and version."""
-        self.executed: dict[tuple[object, ...], dict[str, str]] = {}
-        """The files that were executed, each with the digest of its bytes, by the same."""
-        self.named: dict[tuple[object, ...], set[str]] = {}
-        """The files in the key of each module, by the same."""
+        self.left: dict[Importer, dict[str, ModuleType]] = {}
+        self.executed: dict[Importer, dict[str, str]] = {}
 
-    @property
-    def key(self) -> tuple[object, ...]:
-        return self.folders, self.first, self.sources.place, self.file
-
-    def find_spec(
+    def find_spec(  # type: ignore[override]
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if name.startswith(_OWN):
             return self._of_pickle(name)
-        top, _, tail = name.partition(".")[0], *name.rpartition(".")[1:]
+        top, tail = name.partition(".")[0], name.rpartition(".")[2]
         if top in sys.stdlib_module_names or top == "diel":
-            return None
-        places = [place for place in (sys.path if path is None else path) if self.covers(place)]
+            return PathFinder.find_spec(name, path)
+        everywhere = sys.path if path is None else path
+        places = [place for place in everywhere if self.importer.covers(place)]
         own = self._of_run(name, tail, places)
-        if own is not None and (self.first or path is not None):
+        if own is not None and (self.importer.first or path is not None):
             return own
         spec = PathFinder.find_spec(name, path)
-        if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
-            return spec or own
-        return self._spec(name, spec.origin) if self.covers(spec.origin) else spec
-
-    def covers(self, path: str) -> bool:
-        """Return whether a file or folder is a user's own, and not of a package installed in his folders."""
-        whole = f"{path}/"
-        return any(whole.startswith(f"{folder}/") for folder in self.folders) and not _PACKAGES.search(whole)
+        origin = None if spec is None else spec.origin
+        if origin is not None and not self.importer.covers(origin):
+            return spec
+        if own is not None or origin is None:
+            return own or spec
+        if self.sources.folder and Path(origin) in files_of(self.importer, self.sources.kept):
+            return PathFinder.find_spec(name, [place for place in everywhere if place not in places])
+        return self._spec(name, origin)
 
     def _of_run(self, name: str, tail: str, places: Sequence[str]) -> ModuleSpec | None:
         """Find a module that the run keeps, even if its file is gone or another one."""
-        files = self.sources.files
-        for place in places:
-            for path in (f"{place}/{tail}/__init__.py", f"{place}/{tail}.py"):
-                if path in files:
-                    return self._spec(name, path)
-        return None
+        paths = (f"{place}/{tail}{suffix}" for place in places for suffix in _SUFFIXES)
+        return next((self._spec(name, path) for path in paths if path in self.sources.files), None)
 
     def _of_pickle(self, name: str) -> ModuleSpec | None:
         """Find the file of a stage's function, some of whose objects another stage reads."""
@@ -116,41 +119,41 @@ class _Finder:
         return None
 
     def _spec(self, name: str, path: str) -> ModuleSpec | None:
-        loader = Loader(name, path, self.sources.read(path))
-        return spec_from_file_location(name, path, loader=loader)
+        if not path.endswith(".py"):
+            return spec_from_file_location(name, path)
+        return spec_from_file_location(name, path, loader=Loader(name, path, self.sources.read(path)))
 
     def enter(self) -> None:
-        """Make Python ask it, before it looks at the installed packages."""
+        """Make Python ask it instead of its own finder, which would find what is hidden."""
         if self not in sys.meta_path:
             place = next((n for n, f in enumerate(sys.meta_path) if f is PathFinder), len(sys.meta_path))
-            sys.meta_path.insert(place, self)
+            sys.meta_path[place : place + 1] = [self]
 
 
 _finder = _Finder()
 
 
-def enter(file: Path, folders: Sequence[Path], store: str, *, first: bool) -> None:
-    """Make Python find for a file what lies in some folders, and no longer what another file imported.
+def enter(importer: Importer) -> None:
+    """Make Python find for a file what lies in its folders, and no longer what another file imported.
 
-    Each imports the others anew. The folders come after all else on `sys.path`; or `first`, as for a script,
-    before installed packages, but after Python's own, which a `random.py` must not replace. `store` is the
-    file that describes what the run keeps of them, if it does. Raise OSError.
+    Each imports the others anew. Raise OSError.
     """
-    finder, names = _finder, tuple(map(str, folders))
-    if not names or (names, first, store, file) == finder.key:
+    finder = _finder
+    if not importer.folders or importer == finder.importer:
         return
-    sources = read_sources(store)
+    sources = read_sources(importer.store)
     loaded = [*sys.modules.items()]  # other threads import too
     earlier = {name: module for name, module in loaded if _is_within(module)}
-    finder.left[finder.key] = earlier
+    finder.left[finder.importer] = earlier
     for name in earlier:
         del sys.modules[name]
-    sys.path[:] = [entry for entry in sys.path if entry not in finder.folders]
+    before, names = {*map(str, finder.importer.folders)}, [*map(str, importer.folders)]
+    sys.path[:] = [entry for entry in sys.path if entry not in before]
     packages = (place for place, entry in enumerate(sys.path) if entry.endswith("-packages"))
-    place = next(packages, len(sys.path)) if first else len(sys.path)
+    place = next(packages, len(sys.path)) if importer.first else len(sys.path)
     sys.path[place:place] = names
-    finder.folders, finder.first, finder.sources, finder.file = names, first, sources, file
-    sys.modules.update(finder.left.pop(finder.key, {}))
+    finder.importer, finder.sources = importer, sources
+    sys.modules.update(finder.left.pop(importer, {}))
     finder.enter()
 
 
@@ -158,9 +161,7 @@ def imports_beyond(key: Sequence[tuple[str, str]]) -> dict[str, str]:
     """Return the files that a module imported beyond those in its key, by computed names or pickles."""
     if not key:
         return {}
-    if _finder.key not in _finder.named:
-        _finder.named[_finder.key] = {path for path, _ in key}
-    executed, named = _finder.executed.get(_finder.key, {}), _finder.named[_finder.key]
+    executed, named = _finder.executed.get(_finder.importer, {}), dict(key)
     return {path: digest for path, digest in executed.items() if path not in named}
 
 
@@ -178,23 +179,23 @@ def _is_within(module: ModuleType | None) -> bool:
     if name.partition(".")[0] in ("diel", "__main__"):
         return False
     places = [own.get("__file__") or "", *map(str, own.get("__path__") or ())]
-    return any(map(_finder.covers, filter(None, places)))
+    return any(map(_finder.importer.covers, filter(None, places)))
 
 
-def files_of(path: Path, folders: Sequence[Path], name: str | None = None) -> tuple[Path, ...]:
-    """Return the other files of these folders that a file imports, and these in their turn, in one order.
+def files_of(importer: Importer, kept: Callable[[str], bytes | None] = lambda _: None) -> tuple[Path, ...]:
+    """Return the other files of a user that a file imports, and these in their turn, in one order.
 
-    `name` is its import name, if it has one: the packages above it are imported too. Of a file that changes
-    where Python looks, any file below the folders that has an imported name; of one that computes names, all
-    that can be meant.
+    Of a file that changes where Python looks, any file below the folders that has an imported name; of one
+    that computes names, all that can be meant. `kept` gives the bytes that the run keeps of a file.
     """
-    files = {path: None}
-    files.update(dict.fromkeys(_placed(name or "", folders)))
+    roots = tuple(dict.fromkeys((*importer.folders, *map(Path, importer.below))))
+    files = {importer.file: None}
+    files.update(dict.fromkeys(_placed(importer.name or "", roots)))
     for file in (todo := list(files)):
-        new = [other for other in _imported(file, folders) if other not in files]
+        new = [other for other in _imported(file, roots, kept(str(file))) if other not in files]
         files.update(dict.fromkeys(new))
         todo += new
-    del files[path]
+    del files[importer.file]
     return tuple(sorted(files))
 
 
@@ -230,14 +231,15 @@ def _is_here(name: str) -> bool:
         return True  # something loads it in its own way
 
 
-def _imported(path: Path, folders: Sequence[Path]) -> Iterator[Path]:
+def _imported(path: Path, folders: Sequence[Path], data: bytes | None) -> Iterator[Path]:
     try:
-        source = read_source(path)
+        source = read_source(path, data)
     except SignatureError:
-        return  # its import reports it
+        return  # its import reports it, if it is no compiled one
     roots = tuple(folders)
     if b"sys.path" in source.data:
         roots += tuple({file.parent: None for file in _below(folders)})
+    by_name = set()
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -250,10 +252,11 @@ def _imported(path: Path, folders: Sequence[Path]) -> Iterator[Path]:
                 yield from _placed(".".join([*base, *more]), at)
             if node.names[0].name == "*":
                 yield from _starred([root.joinpath(*".".join(base).split(".")) for root in at])
-        elif isinstance(node, ast.Call) and node.args and _called_name(node.func) in _IMPORTERS:
+        elif isinstance(node, ast.Call) and node.args and _name_in(node.func) in _IMPORTERS:
+            by_name.add(node.func)
             yield from _computed(node.args[0], roots)
-            if _called_name(node.func) in ("spec_from_file_location", "SourceFileLoader"):  # of any path
-                yield from _below(roots)
+        elif _name_in(node) in _EXECUTORS and node not in by_name:
+            yield from _below(roots)
 
 
 def _starred(packages: Sequence[Path]) -> Iterator[Path]:
@@ -264,8 +267,10 @@ def _starred(packages: Sequence[Path]) -> Iterator[Path]:
                 yield from _below([package])
 
 
-def _called_name(called: ast.expr) -> str:
-    return str(getattr(called, "attr", getattr(called, "id", "")))
+def _name_in(node: ast.AST) -> str:
+    """Return what an expression names or, as a text, may name; of an import that renames, what it imports."""
+    fields = ("name",) if getattr(node, "asname", None) else ("attr", "id", "value")
+    return next((name for field in fields if type(name := getattr(node, field, None)) is str), "")
 
 
 def _computed(name: ast.expr, roots: Sequence[Path]) -> Iterator[Path]:
@@ -282,9 +287,9 @@ def _placed(name: str, roots: Sequence[Path]) -> Iterator[Path]:
     """Yield the files of a dotted name, and of the packages above it."""
     parts = name.split(".") if name else []
     for end in range(1, len(parts) + 1):
-        at = Path(*parts[:end])
-        files = (root / path for root in roots for path in (at.with_suffix(".py"), at / "__init__.py"))
-        yield from (file for file in files if file.is_file())
+        below = "/".join(parts[:end])
+        files = (f"{root}/{below}{suffix}" for root in roots for suffix in _SUFFIXES)
+        yield from (Path(file) for file in files if os.path.isfile(file))
 
 
 def _below(folders: Sequence[Path]) -> list[Path]:

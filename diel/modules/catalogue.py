@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from diel.errors import HintedError, ModuleError, Problem, UsageError, did_you_mean
 from diel.extensions import MODULES, entry_points_of
-from diel.modules.beside import Loader, enter, files_of, name_of
+from diel.modules.beside import Importer, Loader, enter, files_of, name_of
 from diel.modules.definition import Absent, find_spec, follow, method_of, read_object
 from diel.modules.signature import Signature, SignatureError, read_signature, read_source
 from diel.modules.sources import Facts, SourceVersion, digest_of_bytes, read_sources
@@ -58,14 +58,18 @@ class Module(NamedTuple):
     """The paths and digests of its own file and of all that this imports of a user's; none of a package."""
     store: str = ""
     """The file that describes the run's copies of these; empty: they are read where they lie."""
+    roots: tuple[str, ...] = ()  # below the workflow's folder, where its imports were looked for
 
     @property
-    def folders(self) -> tuple[Path, ...]:
-        """From where its file imports others of a user: for `modules/a/b.py`, `modules/a` and `modules`."""
-        if self.folder is not None or self.import_name is not None:
-            return () if self.folder is None else (self.folder,)
-        below = self.reference.partition(":")[0].count(".")
-        return tuple(dict.fromkeys((self.path.parent, self.path.parents[below])))
+    def importer(self) -> Importer:
+        """Its file, and from where this imports others: for `modules/a/b.py`, `modules/a` and `modules`."""
+        folder, name = self.folder, self.import_name
+        if folder is None and name is not None:
+            return Importer(self.path)
+        top = self.path.parents[self.reference.partition(":")[0].count(".")]
+        folders = tuple(dict.fromkeys((self.path.parent, top))) if folder is None else (folder,)
+        home = str(top.parent if folder is None else folder)
+        return Importer(self.path, folders, self.roots, name, home, folder is not None, self.store)
 
     def facts(self) -> dict[str, Any]:
         """Return its fields as JSON, for a run to keep."""
@@ -111,7 +115,10 @@ def find(reference: str, folders: Sequence[Path]) -> Module:
     point = None if function else entry_points_of(MODULES).get(reference)
     if point is not None:
         return _packaged(reference, *_split(point.value))
-    if function and find_spec(name) is not None:
+    if function and (spec := find_spec(name)) is not None:
+        home = folders[0].parent if folders else Path()
+        if Importer(home, home=str(home)).covers(spec.origin or ""):  # by PYTHONPATH, or a .pth file
+            return _with_files(_installed(reference, name, function)._replace(origin="workflow", folder=home))
         return _packaged(reference, name, function)
     raise _not_found(reference, name, function, folders)
 
@@ -147,8 +154,9 @@ def _beside(reference: str, name: str, function: str, folder: Path) -> Module | 
 
 def _with_files(module: Module) -> Module:
     """Return a module whose digest covers the user's files that it imports."""
-    shipped_one = module.origin == "shipped"  # it imports nothing of its own folders
-    more = () if shipped_one else files_of(module.path, module.folders, module.import_name)
+    if module.origin != "shipped":
+        module = module._replace(roots=tuple(filter(module.importer.covers, sys.path)))
+    more = () if module.origin == "shipped" else files_of(module.importer)  # it imports none of its folders
     digests = {str(path): digest_of(path) for path in more}
     files = ((str(module.path), module.digest), *digests.items())
     both = "".join(digest for _, digest in files)
@@ -163,7 +171,7 @@ def again(facts: Facts, sources: SourceVersion) -> Module:
     signature = read_signature(path, facts["function"], sources.read(str(path)))
     folder = None if facts["folder"] is None else Path(facts["folder"])
     files = tuple((name, digest) for name, digest in facts["files"])
-    own = {**facts, "path": path, "folder": folder, "files": files}
+    own = {**facts, "path": path, "folder": folder, "files": files, "roots": tuple(facts.get("roots", ()))}
     return Module(**own, signature=signature, store=sources.place)
 
 
@@ -341,7 +349,7 @@ def _installed(reference: str, name: str, function: str | None) -> Module:
 def load_function(module: Module) -> Callable[..., Any]:
     """Import a module's function in a worker, once for each version of its file. Raise ModuleError."""
     try:
-        enter(module.path, module.folders, module.store, first=module.folder is not None)
+        enter(module.importer)
     except OSError as error:
         raise ModuleError(f"what the run keeps of its sources cannot be read: {error}") from error
     return _load(module.path, module.function, module.import_name, module.digest, module.store)

@@ -15,6 +15,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from diel.carried import carried
 from diel.errors import UsageError
 from diel.files import put
 
@@ -31,6 +32,7 @@ class SourceVersion(NamedTuple):
     """By stage."""
     files: Mapping[str, str] = {}
     """The digest of each file, by its path."""
+    python_path: str | None = None  # of an older run
 
     @property
     def place(self) -> str:
@@ -39,13 +41,19 @@ class SourceVersion(NamedTuple):
 
     def read(self, path: str) -> bytes:
         """Return the bytes of a source. Raise OSError."""
-        digest = self.files.get(path)
-        if digest is not None:
-            data = Path(self.folder, digest).read_bytes()
-            if digest_of_bytes(data) != digest:
-                raise OSError(0, "what the run keeps of it was changed", path)
+        if (data := self.kept(path)) is not None:
             return data
         return self._read_later(path) if self.folder else Path(path).read_bytes()
+
+    def kept(self, path: str) -> bytes | None:
+        """Return the bytes of a source as the run began with it; None of others. Raise OSError."""
+        digest = self.files.get(path)
+        if digest is None:
+            return None
+        data = Path(self.folder, digest).read_bytes()
+        if digest_of_bytes(data) != digest:
+            raise OSError(0, "what the run keeps of it was changed", path)
+        return data
 
     def _read_later(self, path: str) -> bytes:
         """Return the bytes of this file, as the first worker that imported it found them."""
@@ -85,8 +93,8 @@ def keep(folder: Path, modules: Mapping[str, Facts], version: int) -> SourceVers
             if digest_of_bytes(data) != digest:
                 raise UsageError(f"{path} was changed while the run was made: start it again")
             put(folder / digest, data)
-    source = SourceVersion(str(folder), version, modules, files)
-    put(source.place, json.dumps({"modules": modules, "files": files}))
+    source = SourceVersion(str(folder), version, modules, files, carried(os.environ).get("PYTHONPATH", ""))
+    put(source.place, json.dumps({"modules": modules, "files": files, "python_path": source.python_path}))
     return source
 
 
@@ -101,4 +109,4 @@ def read_sources(place: str) -> SourceVersion:
     if not place:
         return SourceVersion()
     written = json.loads(Path(place).read_bytes())
-    return SourceVersion(os.path.dirname(place), int(Path(place).stem), written["modules"], written["files"])
+    return SourceVersion(os.path.dirname(place), int(Path(place).stem), **written)

@@ -40,7 +40,7 @@ class Watch:
         """Return a file as the run knows it. Raise ModuleError where it cannot be read, Changed."""
         if path in self.files:
             file = self.files[path]
-            self.files[path] = file._replace(identity=hold(file)[0])
+            self.files[path] = file._replace(identity=hold(file)[0][0])
             return self.files[path]._replace(name=name)
         flaw = HOLDS_RUNS if f"{self._runs}/".startswith(f"{path}/") else flaw_of(path)
         if flaw:

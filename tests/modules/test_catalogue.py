@@ -134,14 +134,15 @@ def test_what_is_not_there_is_refused_with_what_to_do(folder: Path, reference: s
 
 
 def test_an_installed_function_is_found_without_importing_its_packages(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    package = tmp_path / "lib" / "heavy_package" / "inner"
+    lib = tmp_path_factory.mktemp("lib")  # what lies below the workflow's folder is the user's own
+    package = lib / "heavy_package" / "inner"
     package.mkdir(parents=True)
     (package.parent / "__init__.py").write_text(HEAVY)
     (package / "__init__.py").write_text(HEAVY)
     (package / "code.py").write_text(HEAVY + "def run(x: int): ...\n")
-    monkeypatch.syspath_prepend(str(tmp_path / "lib"))
+    monkeypatch.syspath_prepend(str(lib))
     module = find("heavy_package.inner.code:run", [folder])
     assert module.path == package / "code.py"
     assert (module.import_name, module.origin, module.signature.kind) == (
