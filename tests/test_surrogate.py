@@ -84,6 +84,8 @@ ENSEMBLE = """
           seed: ${{ member }}
       serve: {module: inference.serve, inputs: {model: train.model}, service: {ready: {http: /health}, shared_cores: true}}
       all: {SIMULATE, surrogate: {service: serve, tolerance: .inf, outputs: [speed]}}
+      mean: {command: 'echo "{\\"m\\": ${{ mean(all.speed) }}}" > $DIEL_RESULT', outputs: {m: {value: float}}}
+      next: {command: 'echo "{\\"n\\": ${{ mean.m }}}" > $DIEL_RESULT', outputs: {n: {value: float}}}
       none: {SIMULATE, surrogate: {service: serve, tolerance: 1e-12, outputs: [speed]}}
       some: {SIMULATE, surrogate: {service: serve, tolerance: 0.05, outputs: [speed]}}
 """.replace("SIMULATE", "module: simulation.swing, over: [amplitude, time], params: {steps: 1000}")
@@ -124,6 +126,17 @@ def test_answers_are_those_of_the_model_and_simulations_those_of_the_module(ense
         source = "none" if simulated else "all"
         assert speeds["some"][index] == pytest.approx(speeds[source][index], rel=1e-5)
         assert speeds["all"][index] != speeds["none"][index]
+
+
+def test_what_is_computed_of_answers_says_how_many_it_reads(ensemble: Project) -> None:
+    said = ensemble.diel("results")
+    for stage in ("mean.m", "next.n"):
+        row = next(line for line in said.splitlines() if line.startswith(stage))
+        assert "1 of 1, from 12 answers of models" in row
+    assert "from" not in next(line for line in said.splitlines() if line.startswith("none.speed"))
+    assert "'next' reads 12 answers of models" in ensemble.diel("results", "next.n")
+    document = json.loads(ensemble.diel("results", "mean.m", "--json").splitlines()[0])
+    assert document["missing"] == {"mean": "'mean' reads 12 answers of models"}
 
 
 def test_a_trend_says_how_many_results_a_model_answered(ensemble: Project) -> None:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from diel.errors import UsageError, counted, did_you_mean
+from diel.graph.stage_graph import reach
 from diel.results.picked import picked_tasks, tasks_at
 from diel.results.reader import RunReader
 from diel.results.suspect import suspects
@@ -70,6 +71,11 @@ def make_table(
             *_dropped(run, stage, columns),
             *audited(run.history, stage),
             *_doubted(run, stage, suspect.get(stage, ())),
+            *(
+                [f"'{stage}' reads {counted(n, 'answer')} of models"]
+                if (n := answers_read(run, stage))
+                else ()
+            ),
         ]
         for stage in stages
     }
@@ -181,6 +187,12 @@ def answered_of(run: RunReader, stage: str) -> int:
     return 0 if surrogate is None else surrogate.answered
 
 
+def answers_read(run: RunReader, stage: str) -> int:
+    """Return how many results of other stages that a model answered a stage reads, also through others."""
+    read = reach([stage], lambda name: [edge.upstream for edge in run.graph.into(name) if edge.output])
+    return sum(answered_of(run, other) for other in {*read} - {stage})
+
+
 def _cell(run: RunReader, stage: str, output: str, records: Mapping[int, Made], index: int | None) -> Any:
     if index is None or index not in records or run.is_dropped(stage, output, index):
         return None
@@ -222,6 +234,7 @@ def output_rows(
     """Yield a row for each output that tasks made: its axes, how many of all have it, its first value."""
     over = " × ".join(run.workflow.stages[stage].over)
     answers = f", {count:,} answered by a model" if (count := answered_of(run, stage)) else ""
+    answers += f", from {counted(read, 'answer')} of models" if (read := answers_read(run, stage)) else ""
     for output, number in made_counts(records.values()).items():
         holder = next(index for index in sorted(records) if output in outputs_of(records[index]))
         dropped = run.is_dropped(stage, output, holder)
