@@ -12,7 +12,7 @@ from diel.check.names import Names, visible_names
 from diel.expressions import names_in, parse, parse_expression
 from diel.expressions.expression import JOINT, PLACES, Chain, Evaluator, Expression, ExpressionError, chain_of
 from diel.expressions.functions import OF_ONE, SCALARS, call, is_of_one, operate, refuse_lists
-from diel.expressions.gathered import Gathered, Unplaced, is_list, pointwise, truth
+from diel.expressions.gathered import Gathered, Unplaced, is_list, pointwise, readable, truth
 from diel.expressions.quantity import Undefined, Unfit
 from diel.graph import Edge, Key
 from diel.graph.uses import expressions
@@ -154,12 +154,12 @@ def infer(expression: Expression, sample: Callable[[Chain], Any], places: Collec
     if expression.tree is None:
         return sample(expression.chain)
     try:
-        return _Inference(sample, places).run(expression.tree, {})
+        return _Inference(sample).run(expression.tree, {PLACES: {axis: [0] for axis in places}})
     except _At as error:
         node, cause = error.args
         before = expression.source.encode()[: node.col_offset].decode(errors="ignore")
         shown = ast.unparse(node).replace(JOINT, ".")
-        message = getattr(cause, "message", str(cause)).partition(", at point ")[0]
+        message = (getattr(cause, "message", "") or readable(cause)).partition(", at point ")[0]
         message = f"{message}, in {shown if len(shown) <= 60 else shown[:57] + '...'}"
         raise ExpressionError(message, expression.offset + len(before), getattr(cause, "hint", "")) from None
 
@@ -171,10 +171,9 @@ class _At(Exception):
 class _Inference(Evaluator):
     """Computes with samples. Conditions hold, and all branches are looked at."""
 
-    def __init__(self, sample: Callable[[Chain], Any], places: Collection[str]) -> None:
+    def __init__(self, sample: Callable[[Chain], Any]) -> None:
         super().__init__()
         self._sample = sample
-        self._places = {axis: [0] for axis in places}
 
     def _eval(self, node: ast.expr) -> Any:
         try:
@@ -185,11 +184,9 @@ class _Inference(Evaluator):
             return UNKNOWN  # other values may fit
 
     def _read(self, chain: Chain) -> Any:
-        return self._places if chain == (PLACES,) else self._sample(chain)
+        return self._sample(chain)
 
     def _operate(self, kind: type[ast.AST], *values: Any, by: Callable[..., Any] = operate) -> Any:
-        if kind is ast.Not:
-            return truth(values[0])
         if any(_is_vague(value) for value in values):
             if kind in (ast.In, ast.NotIn):  # a container is looked into as a whole
                 return _vague(values[:1], by_item=True)

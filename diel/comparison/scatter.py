@@ -14,6 +14,8 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import NamedTuple
 
+from diel.expressions.aggregates import AGGREGATES
+
 LEVEL = 0.05
 """A difference counts as more than scatter below this probability; intervals hold with the rest of it."""
 _NORMAL = 1.959964
@@ -173,5 +175,5 @@ def _thin(ordered: list[float]) -> list[float]:
 
 def middle(values: Iterable[float]) -> float | None:
     """Return the median; None of none, and not-a-number with one of these."""
-    numbers = [*values]
-    return math.nan if any(map(math.isnan, numbers)) else median(numbers) if numbers else None
+    found: float | None = AGGREGATES["median"]([*values])
+    return found

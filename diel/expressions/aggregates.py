@@ -7,7 +7,8 @@ begins with `nan` leaves both out, and `count` counts the rest.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
@@ -64,27 +65,41 @@ def _total(items: Sequence[Any], start: Any = 0) -> Any:
         return whole.of(math.fsum(summand.number for summand in items))
     if float not in kinds:
         return sum(items)
-    try:
-        if all(type(item) is float or abs(item) <= _EXACT for item in items):
+    infinite = {item for item in items if type(item) is float and math.isinf(item)}
+    if infinite:
+        return infinite.pop() if len(infinite) == 1 else math.nan
+    if not _are_large(items):
+        with suppress(OverflowError):  # of what was added before the rest
             return math.fsum(items)
-        return float(sum(map(Fraction, items)))  # integers too large for a double
-    except OverflowError:  # an infinity among them, or a sum beyond a double
-        return math.fsum(items)
-    except ValueError:  # infinities of both signs
-        return math.nan
+    return float(sum(map(Fraction, items)))
+
+
+def _are_large(items: Sequence[Any]) -> bool:
+    """Return whether some of these numbers, all of them finite, may be held by no double."""
+    large = any(type(item) is int and abs(item) > _EXACT for item in items)
+    return large and math.inf not in map(abs, items)
+
+
+def _rounded(value: Fraction, items: Iterable[Any]) -> float:
+    """Return what was computed of some numbers; of large whole ones the nearest whole one."""
+    return float(value) if abs(value) <= _EXACT or float in map(type, items) else round(value)
 
 
 def _mean(items: Sequence[Any]) -> Any:
-    try:
-        return _total(items) / len(items)
-    except OverflowError:  # of the sum
-        return _total([item / len(items) for item in items])
+    if not _are_large(items):
+        with suppress(OverflowError):  # of the sum
+            return _total(items) / len(items)
+    return _rounded(sum(map(Fraction, items)) / Fraction(len(items)), items)
 
 
 def _deviation(items: Sequence[float], ddof: int = 1) -> float | None:
     """Return the standard deviation of a sample, or of all values with ddof=0; null for too few."""
     if len(items) <= ddof:
         return None
+    if _are_large(items):
+        from statistics import pstdev  # here: it loads much, for few
+
+        return pstdev(items) * math.sqrt(len(items) / (len(items) - ddof))
     center = _mean(items)
     apart = [item - center for item in items]
     rounding = math.fsum(apart) ** 2 / len(items)  # of the mean
@@ -100,18 +115,27 @@ def _in_order(items: Sequence[Any]) -> list[Any]:
         raise Undefined("numbers and texts have no common order") from None
 
 
+def flaw_of_share(share: Any) -> str:
+    """Say what is wrong with the share of a quantile; empty if nothing is."""
+    number = isinstance(share, int | float) and not isinstance(share, bool)
+    wrong = "" if number and 0 <= share <= 1 else str(share) if number else noun(share)
+    return wrong and f"quantile: expected a share from 0 to 1, found {wrong}; as in quantile(a.e, 0.9)"
+
+
 def _quantile(items: Sequence[Any], share: Any) -> Any:
     """Return the value below which a share of the values lies, interpolated between neighbours."""
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
-        raise Undefined(
-            f"quantile: expected a share from 0 to 1, found {share!r}", "as in quantile(a.e, 0.9)"
-        )
+    if flaw := flaw_of_share(share):
+        raise Undefined(*flaw.split("; "))
     ordered = _in_order(items)
     place = share * (len(ordered) - 1)
     below = math.floor(place)
     if place == below or ordered[below] == ordered[below + 1]:
         return ordered[below]
-    return ordered[below] * (below + 1 - place) + ordered[below + 1] * (place - below)
+    pair, part = ordered[below : below + 2], place - below
+    if _are_large(pair):
+        low, high = map(Fraction, pair)
+        return _rounded(low + (high - low) * Fraction(part), pair)
+    return pair[0] * (1 - part) + pair[1] * part
 
 
 def _extreme(name: str, pick: Callable[..., Any], *, leaving_out: bool = False) -> Callable[..., Any]:

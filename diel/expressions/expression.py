@@ -7,6 +7,7 @@ import keyword
 import re
 import threading
 import warnings
+from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from simpleeval import EvalWithCompoundTypes, InvalidExpression
 
 from diel.errors import DielError, HintedError, did_you_mean
-from diel.expressions.aggregates import AGGREGATES
+from diel.expressions.aggregates import AGGREGATES, flaw_of_share
 from diel.expressions.functions import (
     FUNCTIONS,
     OPERATORS,
@@ -49,20 +50,11 @@ _PLAIN_NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_{JOINT}]*(?:\.[A-Za-z][A-Za-z0-9_
 _QUOTED = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"")
 
 
-class Lazily(Mapping[str, Any]):
-    """Values that are worked out when they are read."""
-
-    def __init__(self, makers: Mapping[str, Callable[[], Any]]) -> None:
-        self._makers = makers
+class Lazily(UserDict[str, Any]):
+    """Values that are worked out when they are read, by functions."""
 
     def __getitem__(self, name: str) -> Any:
-        return self._makers[name]()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._makers)
-
-    def __len__(self) -> int:
-        return len(self._makers)
+        return self.data[name]()
 
 
 class ExpressionError(HintedError):
@@ -177,8 +169,8 @@ class Expression:
     def _written(self, value: Any) -> str:
         try:
             return written(value)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise self._failed(f"the value cannot be written as text: {error}") from None
+        except (TypeError, ValueError, RecursionError):
+            raise self._failed("the value cannot be written as text") from None
 
     def _failed(self, message: str, hint: str = "") -> ExpressionError:
         source = self.source if len(self.source) <= 80 else self.source[:77] + "..."
@@ -264,7 +256,7 @@ _NODES: tuple[type[ast.AST], ...] = (
     *(ast.Name, ast.Constant, ast.Attribute, ast.Subscript, ast.Slice, ast.List, ast.Tuple, ast.Dict),
     *(ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Call, ast.keyword),
 )
-_ALLOWED = (*_NODES, *OPERATORS, ast.And, ast.Or)
+_ALLOWED = (*_NODES, *OPERATORS, ast.And, ast.Or, ast.Not)
 _COMPREHENSION = "comprehensions are not allowed; compute it in a module"
 _REFUSED: dict[type[ast.AST], str] = {
     ast.JoinedStr: "f-strings are not allowed; put several ${{ }} into the text",
@@ -326,10 +318,8 @@ def _call_objection(node: ast.Call) -> str:
     if any(argument.arg is None for argument in node.keywords):
         return "`**` before a mapping is not allowed"
     share = node.args[1] if node.func.id == "quantile" and len(node.args) == 2 else None
-    if isinstance(share, ast.Constant) and not (
-        isinstance(share.value, int | float) and 0 <= share.value <= 1
-    ):
-        return f"quantile: expected a share from 0 to 1, found {share.value!r}; as in quantile(a.e, 0.9)"
+    if isinstance(share, ast.Constant):
+        return flaw_of_share(share.value)
     if node.func.id == "along" and (len(node.args) != 2 or node.keywords or chain_of(node.args[1]) is None):
         return "along takes a list and the name of an axis; write along(STAGE.LIST, AXIS)"
     return ""
@@ -429,7 +419,7 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
             ast.Attribute: self._attribute,
             ast.Subscript: self._subscript,
             ast.Tuple: self._eval_list,
-            ast.UnaryOp: lambda node: self._operate(type(node.op), self._eval(node.operand)),
+            ast.UnaryOp: self._unary,
             ast.BinOp: self._operation,
             ast.BoolOp: self._logic,
             ast.Compare: self._comparison,
@@ -465,12 +455,12 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
             return _key(container, key)
         try:
             return container[key]
-        except IndexError:
-            raise Undefined(f"there is no item {key} in a list of {len(container)}") from None
-        except LookupError:
-            raise Undefined(f"there is no key {key!r}") from None
-        except TypeError:
-            raise Unfit(f"cannot take item {key!r} of {noun(container)}") from None
+        except (LookupError, TypeError) as error:
+            which = repr(key) if isinstance(key, int | float) else f"({noun(key)})"
+            if isinstance(error, TypeError):
+                raise Unfit(f"cannot take item {which} of {noun(container)}") from None
+            of = f"item {which} in a list of {len(container)}" if is_list(container) else f"key {which}"
+            raise Undefined(f"there is no {of}") from None
 
     def _read(self, chain: Chain) -> Any:
         value = self.names
@@ -489,6 +479,10 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
 
     def _choice(self, node: ast.IfExp) -> Any:
         return self._eval(node.body if truth(self._eval(node.test)) else node.orelse)
+
+    def _unary(self, node: ast.UnaryOp) -> Any:
+        value = self._eval(node.operand)
+        return not truth(value) if isinstance(node.op, ast.Not) else self._operate(type(node.op), value)
 
     def _operation(self, node: ast.BinOp) -> Any:
         first, second = self._eval(node.left), self._eval(node.right)
@@ -522,8 +516,8 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
     def _called(self, node: ast.Call) -> Any:
         assert isinstance(node.func, ast.Name)
         if node.func.id == "along":
-            places = self._read((PLACES,))
-            return self._call("along", [self._eval(node.args[0]), _axis(node.args[1]), places], {})
+            values = self._eval(node.args[0]), _axis(node.args[1]), self.names.get(PLACES, {})
+            return self._call("along", [*values], {})
         options = {str(arg.arg): self._eval(arg.value) for arg in node.keywords}
         return self._call(node.func.id, [self._eval(arg) for arg in node.args], options)
 

@@ -16,7 +16,7 @@ from simpleeval import safe_add
 
 from diel.errors import counted
 from diel.expressions.aggregates import AGGREGATES
-from diel.expressions.gathered import Gathered, ListText, Unplaced, align, is_list, noun, pointwise, truth
+from diel.expressions.gathered import Gathered, ListText, Unplaced, align, is_list, noun, pointwise, refusal
 from diel.expressions.quantity import Quantity, Undefined, Unfit, size
 from diel.values import read_float
 
@@ -142,13 +142,12 @@ OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Pow: _of_numbers(_power),
     ast.UAdd: operator.pos,
     ast.USub: operator.neg,
-    ast.Not: lambda value: not truth(value),
     ast.Eq: _equal,
     ast.NotEq: lambda left, right: not _equal(left, right),
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
+    ast.Lt: _of_numbers(operator.lt),
+    ast.LtE: _of_numbers(operator.le),
+    ast.Gt: _of_numbers(operator.gt),
+    ast.GtE: _of_numbers(operator.ge),
     ast.In: lambda item, container: item in container,
     ast.NotIn: lambda item, container: item not in container,
 }
@@ -157,22 +156,19 @@ OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
 def operate(kind: type[ast.AST], *values: Any) -> Any:
     """Apply an operator to values; to gathered ones at each point. Raise Undefined."""
     compute = OPERATORS[kind]
-    for value in values if kind not in _WHOLE else values[:1]:
-        if type(value) is Gathered:
-            if kind in _WHOLE:
-                return compute(value) if kind is ast.Not else value.map(lambda item: compute(item, values[1]))
-            return pointwise(compute, values, of_null=kind in (ast.Eq, ast.NotEq))
     try:
+        for value in values if kind not in _WHOLE else values[:1]:
+            if type(value) is Gathered:
+                if kind in _WHOLE:
+                    return value.map(lambda item: compute(item, values[1]))
+                return pointwise(compute, values, of_null=kind in (ast.Eq, ast.NotEq))
         return compute(*values)
-    except TypeError:
-        if None not in values:
-            raise
-        hint = "it stands for no value, as the mean of nothing: `0 if x == null else x` gives another"
-        raise Undefined("cannot compute with null", hint) from None
+    except (TypeError, ValueError) as error:
+        raise refusal(error, values) from None
 
 
-_WHOLE = (ast.In, ast.NotIn, ast.Not)
-"""Operators of which the last operand is taken as a whole: a container, or one truth."""
+_WHOLE = (ast.In, ast.NotIn)
+"""Operators of which the last operand is taken as a whole: a container."""
 
 
 def _range(*bounds: int) -> list[int]:
@@ -242,7 +238,7 @@ def _join(values: Any, between: str = " ") -> str:
     if isinstance(values, Gathered):
         return ListText.of(values, lambda items: _join(items, between))
     if not is_list(values):
-        raise Undefined(f"join: expected a list, found {noun(values)}")
+        raise Unfit(f"join: expected a list, found {noun(values)}", "str(value) writes one value as a text")
     if any(item is None for item in values):
         hint = "where(a.e, a.e != null) leaves it out, str(a.e) writes it"
         raise Undefined("join: expected values, found null among them", hint)
@@ -255,7 +251,8 @@ _FORMAT = re.compile(r"[<>^=]?[-+ ]?0?\d{0,3}[,_]?(\.\d{1,3})?[bcdeEfgGnosxX%]?"
 def _format(value: Any, form: str) -> str:
     """Return a value as Python's format writes it: `.6f`, `12.5e`, `05d`, `>10`."""
     if not (isinstance(form, str) and _FORMAT.fullmatch(form)):
-        raise Undefined(f"format: {form!r} is no format", "write it as in '.6f', '12.5e', '05d' or '>10'")
+        strange = repr(form) if isinstance(form, str) else noun(form)
+        raise Undefined(f"format: {strange} is no format", "write it as in '.6f', '12.5e', '05d' or '>10'")
     if not isinstance(value, SCALARS):
         raise Undefined(f"format: expected a number or a text, found {noun(value)}", "join a list")
     return format(written(value) if isinstance(value, bool) or value is None else value, form)
@@ -301,6 +298,16 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "where": _where,
 }
 """The functions of expressions. Each is fast and its result small, whatever it is given."""
+_USAGE = """
+abs(number) all(list) along(list, axis) any(list) ceil(number) concat(list, ...) count(list) exp(number)
+float(value) floor(number) format(value, form) fortran(value) int(value, base=10) join(list, between=' ')
+len(list) log10(number) log(number, [base]) log2(number) max(value, ...) mean(list) median(list)
+min(value, ...) nanmax(list) nanmean(list) nanmin(list) quantile(list, share) range(begin, [end], [step])
+round(number, digits=0) size(file) sqrt(number) sorted(list, reverse=false) std(list, ddof=1) str(value)
+sum(list, start=0) where(list, conditions)
+"""
+USAGE = {use.partition("(")[0]: use for use in re.findall(r"\w+\(.*?\)", _USAGE)}
+"""How each is written: `...` stands for more arguments; `=` and brackets mark what can be left out."""
 
 
 def call(name: str, values: Sequence[Any], options: Mapping[str, Any]) -> Any:
@@ -308,11 +315,14 @@ def call(name: str, values: Sequence[Any], options: Mapping[str, Any]) -> Any:
     function = partial(FUNCTIONS[name], **options) if options else FUNCTIONS[name]
     if is_of_one(name, values):
         if any(isinstance(value, Gathered) for value in values):
-            return pointwise(function, values)
+            return pointwise(function, values, use=USAGE[name])
         if name in OF_ONE and any(map(is_list, values)):
             hint = "along(list, axis) gives the items of a list the points of an axis"
             raise Unfit(f"{name}: expected one value, found a list", hint)
-    return function(*values)
+    try:
+        return function(*values)
+    except (TypeError, ValueError) as error:
+        raise refusal(error, [*values, *options.values()], USAGE[name]) from None
 
 
 def is_of_one(name: str, values: Sequence[Any]) -> bool:

@@ -116,9 +116,11 @@ def _part(narrow: Gathered, wide: Gathered) -> Callable[[Point], Point]:
     return itemgetter(*places)
 
 
-def pointwise(function: Callable[..., Any], values: Sequence[Any], *, of_null: bool = False) -> Gathered:
+def pointwise(
+    function: Callable[..., Any], values: Sequence[Any], *, of_null: bool = False, use: str = ""
+) -> Gathered:
     """Return a function's result at each point that all gathered values have; null where one is null, unless
-    the function takes it. Raise Undefined with the point where it fails."""
+    the function takes it. Raise Undefined with the point where it fails; `use` is as in `refusal`."""
     met = align([value for value in values if isinstance(value, Gathered)])
     rest = iter(met)
     columns = [next(rest) if isinstance(value, Gathered) else repeat(value) for value in values]
@@ -129,9 +131,8 @@ def pointwise(function: Callable[..., Any], values: Sequence[Any], *, of_null: b
     except (ArithmeticError, LookupError, TypeError, ValueError, Undefined) as error:
         place = zip(met[0].points[len(results)], met[0].axes, strict=True)
         at = ", ".join(f"{number} of {axis}" for number, axis in place)
-        kind = Unfit if isinstance(error, Unfit | TypeError) else Undefined
-        message = getattr(error, "message", "") or readable(error)
-        raise kind(f"{message}, at point {at}", getattr(error, "hint", "")) from None
+        why = refusal(error, row, use)
+        raise type(why)(f"{why.message}, at point {at}", why.hint) from None
     return Gathered(results, met[0].axes, met[0].points, met[0].picks)
 
 
@@ -158,6 +159,25 @@ def noun(value: Any) -> str:
     return nouns.get(type(value), "a list" if is_list(value) else "a mapping")
 
 
+def refusal(error: Exception, values: Sequence[Any], use: str = "") -> Undefined:
+    """Return why a computation with values failed; `use` is how its function is written."""
+    if isinstance(error, Undefined):
+        return error
+    kind: type[Undefined] = Unfit
+    name, hint = f"{use.partition('(')[0]}: " * bool(use), f"write {use}" * bool(use)
+    if isinstance(error, TypeError) and any(value is None for value in values):
+        kind, shown = Undefined, ["null"]
+        hint = "it stands for no value, as the mean of nothing: `0 if x == null else x` gives another"
+    elif isinstance(error, TypeError):
+        shown = [*map(noun, values)]
+        hint = hint or "str(n) makes a text of a number, float(t) a number of a text" * ("a text" in shown)
+    elif isinstance(error, ValueError) and not any(word in str(error) for word in ("domain", "beyond")):
+        kind, shown = Undefined, ["null" if value is None else repr(value) for value in values]
+    else:
+        return Undefined(readable(error))
+    return kind(f"{name}cannot compute with {' and '.join(shown) or 'nothing':.80}", hint)
+
+
 def readable(error: Exception) -> str:
     """Return the error of a computation in words of the field."""
     if isinstance(error, ZeroDivisionError):
@@ -166,4 +186,4 @@ def readable(error: Exception) -> str:
         return "the result is too large"
     if isinstance(error, ValueError) and "domain" in str(error):
         return "the argument is outside the function's domain"
-    return str(error) or type(error).__name__
+    return "values of these kinds do not go together" if isinstance(error, TypeError) else str(error)

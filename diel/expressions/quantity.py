@@ -129,14 +129,15 @@ def _measure(number: float, size: int, time: int) -> Any:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        shown = "null" if value is None else repr(value)
-        raise TypeError(f"cannot compute with {shown} and a size or a duration")
+        raise TypeError
     return value
 
 
 def _alike(mine: Quantity, other: Any) -> Quantity:
     if isinstance(other, Quantity) and (mine.size, mine.time) == (other.size, other.time):
         return other
+    if not isinstance(other, Quantity | int | float):
+        raise TypeError
     if type(other) is int and other == 0:  # where a sum begins
         return mine.of(0)
     pair = f"{other} and {mine}" if isinstance(other, Quantity) else f"{mine} and the plain number {other}"
@@ -176,5 +177,6 @@ def _sizes(value: Any) -> Iterator[int]:
         raise Undefined(f"size: {value} cannot be read: {error.strerror}") from None
     if not isinstance(size, int):
         hint = "write size(inputs.NAME) or size(STAGE.OUTPUT) of a file, or size(files.NAME)"
-        raise Undefined(f"size: expected a file or a directory, found {value!r:.60}", hint)
+        shown = "null" if value is None else str(value)
+        raise Undefined(f"size: expected a file or a directory, found {shown:.60}", hint)
     yield size

@@ -11,6 +11,8 @@ import pytest
 from tests.expressions.evaluating import failure, value
 
 NAN = math.nan
+BIG = 2**53
+"""The first whole number whose next one no double holds."""
 
 
 def same(one: Any, other: Any) -> bool:
@@ -51,6 +53,21 @@ def same(one: Any, other: Any) -> bool:
         ("std(v)", [1e16 + place for place in (2, 4, 6, 8, 10, 12)], math.sqrt(14)),
         ("std(v)", [0.1] * 6, 0.0),
         ("mean(v)", [2.0**1023] * 4, 2.0**1023),
+        ("sum(v)", [1e308, 1e308, -1e308], 1e308),
+        ("median(v)", [BIG + 1, BIG + 3], BIG + 2),
+        ("median(v)", [2**70, 2**70 + 4], 2**70 + 2),
+        ("median(v)", [-(10**400), 10**400], 0.0),
+        ("quantile(v, 0.25)", [BIG + 1, BIG + 5], BIG + 2),
+        ("quantile(v, 0.25)", [BIG + 1, BIG + 3, 0.5], float(BIG // 2 + 1)),
+        ("quantile(v, 0.5)", [BIG + 1, math.inf], math.inf),
+        ("mean(v)", [BIG + place for place in range(1, 6)], BIG + 3),
+        ("mean(v)", [10**400, 10**400 + 2], 10**400 + 1),
+        ("mean(v)", [BIG + 1, 1.0], float(BIG // 2 + 1)),
+        ("mean(v)", [BIG + 1, math.inf], math.inf),
+        ("nanmean(v)", [BIG + 1, BIG + 3, NAN], BIG + 2),
+        ("nanmin(v)", [BIG + 1, BIG + 3, NAN], BIG + 1),
+        ("std(v)", [BIG + 1, BIG + 3], math.sqrt(2)),
+        ("std(v, ddof=0)", [2**70, 2**70 + 4], 2.0),
         ("all(v)", [True, NAN], None),
         ("all(v)", [False, None], False),
         ("any(v)", [True, None], True),

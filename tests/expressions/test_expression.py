@@ -164,8 +164,8 @@ def test_an_expression_of_any_size_is_refused_at_once(text: str) -> None:
         ("sqrt(-1)", "outside the function's domain"),
         ("(-8) ** 0.5", "not a real number"),
         ("mean(1)", "expected a list, found a whole number"),
-        ("int('x')", "invalid literal"),
-        ("name < 1", "not supported"),
+        ("int('x')", "int: cannot compute with 'x'"),
+        ("name < 1", "cannot compute with a text and a whole number"),
     ],
 )
 def test_what_cannot_be_computed_is_said_with_the_expression(text: str, words: str) -> None:

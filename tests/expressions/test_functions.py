@@ -48,7 +48,7 @@ def test_where_keeps_what_a_condition_of_its_own_holds_for() -> None:
     [
         ("join('ab')", "join: expected a list, found a text"),
         ("format(1.5, '9999f')", "format: '9999f' is no format"),
-        ("format(1.5, 'd')", "Unknown format code 'd' for object of type 'float'"),
+        ("format(1.5, 'd')", "format: cannot compute with 1.5 and 'd'"),
         ("format([1], 's')", "format: expected one value, found a list"),
         ("fortran({})", "fortran: expected a number, a text or a truth value, found a mapping"),
     ],
