@@ -170,3 +170,15 @@ def test_null_in_one_run_alone_is_missing_and_not_another_value(tmp_path: Path) 
     assert (result.matched, result.differ, result.missing, result.mean) == (5, 1, 2, (3.0, 3.5))
     assert any("1, 2 missing in one" in line for line in comparison_lines(contrast))
     assert comparison_document(contrast)["results"]["sim.e"]["missing"] == 2
+
+
+def test_means_of_large_whole_numbers_are_exact(tmp_path: Path) -> None:
+    runs = []
+    for name, shift in (("w-1", 0), ("w-2", 2)):
+        run = Handmade(tmp_path, SWEEP.replace("X", "1, 2"), name).stage("sim", 2)
+        for index in range(2):
+            made: dict[str, Any] = {"values": {"e": 2**60 + 2 * index + shift}, "artifacts": {}}
+            run.work("start", "sim", index)
+            run.work("done", "sim", index, seconds=1.0, key=f"{index:032x}", parts=["p", "i"], **made)
+        runs.append(run)
+    assert compared(*runs).results[0].mean == (2**60 + 1, 2**60 + 3)
