@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
+from pathlib import Path, PurePath
+from types import CellType, FunctionType, MethodType, NoneType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from diel.errors import ModuleError, Pruned
@@ -20,6 +22,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _loaded: dict[object, Any] = {}
+_PARTS = (
+    *("func", "args", "keywords", "__func__", "__self__"),
+    *("__defaults__", "__kwdefaults__", "__closure__", "cell_contents"),
+)
+DEEPEST = 8
+"""How deep functions and values within each other are told apart: a function may enclose itself."""
 
 
 @dataclass(frozen=True)
@@ -118,10 +126,26 @@ class Context(ServiceUser, StreamUser):
     def cached(self, key: object, load: Callable[[], T]) -> T:
         """Return what `load()` returns for this key; each worker process calls it at most once.
 
-        Meant for models: a worker that runs a thousand tasks reads its model once. The key must
-        name the content, for instance a path.
+        Meant for models: a worker that runs a thousand tasks reads its model once. What another function
+        loads, or this one with other defaults or enclosed numbers, texts and paths, is another object.
+        The key must name all else that the content depends on.
         """
-        if key not in _loaded:
-            _loaded[key] = load()
-        value: T = _loaded[key]
+        place = key, _identity(load)
+        if place not in _loaded:
+            _loaded[place] = load()
+        value: T = _loaded[place]
         return value
+
+
+def _identity(value: Any, depth: int = 0) -> object:
+    """Return what tells functions and plain values apart; of any other object, its class."""
+    if isinstance(value, (int, float, complex, str, bytes, PurePath, NoneType)):
+        return type(value), value
+    parts: Iterable[Any] = ()
+    if isinstance(value, (tuple, list, set, frozenset, dict)):
+        parts = value.items() if isinstance(value, dict) else value
+    elif isinstance(value, (partial, MethodType, FunctionType, CellType)):
+        parts = [getattr(value, name, None) for name in _PARTS]
+    names = getattr(value, "__code__", getattr(value, "__qualname__", "")), getattr(value, "__module__", "")
+    deeper = [_identity(part, depth + 1) for part in parts] if depth < DEEPEST else ()
+    return type(value), *names, id(getattr(value, "__globals__", None)), *deeper

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -53,6 +55,59 @@ def test_what_was_loaded_under_a_key_is_not_loaded_again(context: Context) -> No
     loads = iter(["first", "second", "third"])
     a, b = (str(context.task_dir), "a"), (str(context.task_dir), "b")
     assert [context.cached(key, lambda: next(loads)) for key in (a, b, a)] == ["first", "second", "first"]
+
+
+def _reader(path: str, *, half: bool = False) -> list[str]:
+    return [path, "half" if half else "whole"]
+
+
+def _enclosed(path: str) -> Callable[[], list[str]]:
+    return lambda: _reader(path)
+
+
+def _by_default(path: str) -> Callable[[], list[str]]:
+    def load(of: str = path) -> list[str]:
+        return _reader(of)
+
+    return load
+
+
+def _in_a_mapping(path: str) -> Callable[[], list[str]]:
+    options = {"paths": [Path(path)]}
+    return lambda: _reader(str(options["paths"][0]))
+
+
+def _through_another(path: str) -> Callable[[], list[str]]:
+    inner = _enclosed(path)
+    return lambda: inner()
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        _enclosed, _by_default, _in_a_mapping, _through_another, lambda path: partial(_reader, path),
+        lambda path: partial(_reader, half=path == "b", path="a"),
+    ],
+)  # fmt: skip
+def test_what_is_loaded_otherwise_is_another_object_under_the_same_key(
+    context: Context, load: Callable[[str], Callable[[], list[str]]]
+) -> None:
+    key = str(context.task_dir), "model"
+    a, b, again = (context.cached(key, load(path)) for path in ("a", "b", "a"))
+    assert a is again
+    assert a != b
+
+
+def test_a_function_that_encloses_itself_loads(context: Context) -> None:
+    def load(deep: int = 2) -> list[int]:
+        return [deep, *load(deep - 1)] if deep else []
+
+    assert context.cached((str(context.task_dir), "model"), load) == [2, 1]
+
+
+def test_two_functions_of_one_file_share_no_key(context: Context) -> None:
+    key = str(context.task_dir), "model"
+    assert [context.cached(key, load) for load in (lambda: 1, lambda: 2, dict, list)] == [1, 2, {}, []]
 
 
 def test_a_module_that_asks_for_what_its_stage_does_not_have_is_told_what_it_has(context: Context) -> None:

@@ -585,6 +585,10 @@ def test_a_model_that_a_service_refuses_answers_nobody_and_holds_nobody_up(tmp_p
     assert first
     assert first != second != third  # rounds differ
     assert len(service_records(run, "refused")) == 2
+    for words in (("status", "--all"), ("explain",)):
+        assert "serve/0 refused newer inputs and answered with older ones" in " ".join(
+            made.diel(*words).split()
+        )
 
 
 def test_newer_inputs_that_cannot_be_written_are_written_later_and_nobody_asks_before(tmp_path: Path) -> None:

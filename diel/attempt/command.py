@@ -16,6 +16,7 @@ from diel.artifacts import Artifacts, Values, check_values, collect_files, colle
 from diel.attempt.block import with_hosts
 from diel.attempt.bundle import Failure, Request
 from diel.attempt.launcher import AT_HOME, NOT_HERE, Launches, is_at_home, words_of_warning
+from diel.attempt.leftovers import check_closed, end_left
 from diel.attempt.mpi import STALE, World
 from diel.attempt.reaper import is_full, signal_group
 from diel.attempt.usage import counted
@@ -26,6 +27,7 @@ from diel.states import FailureClass
 DYING = 1.0
 """Seconds to hold back a failure in a block: if the scheduler is just ending them all, the program is not to
 blame."""
+STILL = "a part of it still ran in the background when it ended: write `wait`, or end that part (`kill $!`)"
 _CLOSED = ": killed by SIGPIPE: its reader had ended, as in `PROGRAM | head -1`"
 _RESET = (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM)
 _NO_INPUT = [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)]
@@ -98,7 +100,9 @@ def made_files(attempt: RunningAttempt, run_dir: str) -> Artifacts:
     extracted = {name for name, output in promises.items() if output.way is not None}
     outputs = {name: path for name, path in attempt.request.outputs.items() if name not in extracted}
     try:
-        return collect_files(outputs, Path(attempt.task_dir), Path(run_dir), promises) if outputs else {}
+        made = collect_files(outputs, Path(attempt.task_dir), Path(run_dir), promises) if outputs else {}
+        check_closed(attempt.writing, made, run_dir)
+        return made
     except ModuleError as error:
         raise Failure(FailureClass.APP, str(error), 0) from error
 
@@ -146,10 +150,14 @@ def spawn(words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, attempt
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
     if attempt.launches is not None:
         attempt.launches.end()
+    left = end_left(
+        env.get("DIEL_DRAIN_DIR", attempt.task_dir), child, (attempt.request.command and words) or ()
+    )
+    attempt.writing = left.writing
     with dog.lock:
         dog.end()
-        signal_group(child, signal.SIGKILL)  # what the command left running in its group
-        status = attempt.usage.reap(child)
+        signal_group(child, signal.SIGKILL)
+        status = attempt.usage.reap(child, left.processes)
     if attempt.verdict is not None:
         raise attempt.verdict
     code = os.waitstatus_to_exitcode(status)
@@ -163,6 +171,8 @@ def spawn(words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, attempt
         raise Failure(FailureClass.APP, f"exit code {code}{meaning(code)}", code)
     if code < 0:
         raise Failure(FailureClass.APP, f"killed by {_signal_name(-code)}", 128 - code)
+    if left.has_copy:
+        raise Failure(FailureClass.APP, STILL, 0)
 
 
 def spawn_ranks(

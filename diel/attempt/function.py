@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import gc
 import io
 import json
@@ -22,6 +21,7 @@ from diel.attempt.arguments import arguments
 from diel.attempt.bundle import Failure, Request, Work
 from diel.attempt.capture import errors_so_far
 from diel.attempt.command import spawn, spawn_ranks
+from diel.attempt.leftovers import check_closed, end_left, written_below
 from diel.attempt.state import load
 from diel.attempt.stream import class_of, close_streams
 from diel.attempt.watchdog import RunningAttempt, Watchdog
@@ -31,6 +31,7 @@ from diel.modules.catalogue import Module
 from diel.states import FailureClass
 
 _BUFFERED = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
+_OPEN = "is still open: close it, or write it in a `with`"
 _ARCHIVES = {"zipfile", "gzip", "bz2", "lzma", "tarfile"}
 CALL_FILE = ".call.pickle"
 RETURN_FILE = ".return.json"
@@ -53,15 +54,18 @@ def call(
     try:
         rules = work.conversions, work.columns
         places, named = arguments(loaded.function, module, request, context, communicator, *rules)
-        returned = loaded.call(f"{request.key} {context.rank or ''}", places, named)
-        _stay_one(worker)
+        try:
+            returned = loaded.call(f"{request.key} {context.rank or ''}", places, named)
+        finally:
+            _stay_one(worker)
+            left = end_left(str(context.task_dir))
         _refuse_edited(module)
         if context.heard:  # it caught that: what it made is cut short, and must not be found in the cache
             raise Pruned(context.heard[0])
         good = True
         if context.rank:
             return {}, {}
-        open_files = _open_files(context.task_dir, context.run_dir)
+        open_files = {**left.writing, **_open_files(context.task_dir)}
         collected = collect_returned(
             returned, context.task_dir, context.run_dir, work.promises, request.inputs
         )
@@ -69,7 +73,8 @@ def call(
         arrays = {
             name for name in collected[1] if hasattr(type(by_name.get(name)), "__array__")
         }  # mapped, whole
-        _check_closed(open_files, {name: collected[1][name] for name in collected[1].keys() - arrays})
+        files = {name: collected[1][name] for name in collected[1].keys() - arrays}
+        check_closed(open_files, files, str(context.run_dir))
         return collected
     except Failure:
         raise
@@ -146,6 +151,7 @@ def call_apart(
     except (OSError, ValueError) as error:
         raise Failure(FailureClass.APP, f"it left no result: {error}") from error
     return_file.unlink(missing_ok=True)
+    check_closed(attempt.writing, artifacts, str(context.run_dir))
     return values, artifacts
 
 
@@ -201,16 +207,16 @@ def _failure_of_ranks(path: Path, failure: Failure) -> Failure | None:
     return Failure(kind, message, failure.exit_code)
 
 
-def _open_files(task_dir: Path, run_dir: Path) -> Set[str]:
+def _open_files(task_dir: Path) -> dict[str, str]:
     """Return the files of a task that this process has open for writing; closes what nothing refers to."""
     with contextlib.suppress(FileNotFoundError), os.scandir(task_dir) as entries:  # a function may remove it
         if next(entries, None) is None:  # as a function leaves it that returns values
-            return frozenset()
-    folder, run = os.path.realpath(task_dir), os.path.realpath(run_dir)
-    if not (open_files := _open_below(folder)):
-        return frozenset()
+            return {}
+    folder = os.path.realpath(task_dir)
+    if not (open_files := written_below(folder, os.getpid())):
+        return {}
     _close_garbage({*open_files})
-    return {os.path.relpath(file, run) for file in _open_below(folder).values()}
+    return dict.fromkeys(written_below(folder, os.getpid()).values(), _OPEN)
 
 
 def _close_garbage(numbers: Set[int]) -> None:
@@ -227,23 +233,3 @@ def _close_garbage(numbers: Set[int]) -> None:
                 file.flush()
     del files
     gc.collect()
-
-
-def _open_below(folder: str) -> dict[int, str]:
-    files = {}
-    for number in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):  # the list itself is closed by now
-            file = os.readlink(f"/proc/self/fd/{number}")
-            if file.startswith(f"{folder}/") and fcntl.fcntl(int(number), fcntl.F_GETFL) & os.O_ACCMODE:
-                files[int(number)] = file
-    return files
-
-
-def _check_closed(open_files: Set[str], artifacts: Artifacts) -> None:
-    """Raise ModuleError where an artifact is one of these files, or has one in it."""
-    for record in artifacts.values() if open_files else ():
-        paths = [file["path"] for file in record.get("files", (record,))]
-        for file in sorted(open_files):
-            if any(file == path or file.startswith(f"{path}/") for path in paths):
-                name = os.path.basename(file)
-                raise ModuleError(f"`{name}` is still open: close it, or write it in a `with`")

@@ -25,9 +25,9 @@ GRACE = 2.0
 """Seconds between SIGTERM and SIGKILL."""
 _PR_SET_CHILD_SUBREAPER = 36
 LEFT: set[int] = set()
-"""What commands left behind, as long as it goes on."""
+"""What tasks left behind and could not be ended."""
 _strangers: set[int] = set()
-"""All children of this process that are not of the command that runs now."""
+"""All children of this process that are not of the command or function that runs now."""
 _adopts = False
 
 
@@ -105,6 +105,12 @@ def _showing(text: bytes) -> Iterator[int]:
 def end_marked(variable: str, value: str, grace: float = GRACE) -> int:
     """End all processes with this environment variable; return how many there were."""
     processes = list(marked(variable, value))
+    end_all(processes, grace)
+    return len(processes)
+
+
+def end_all(processes: list[psutil.Process], grace: float = GRACE) -> None:
+    """End processes with SIGTERM, then with SIGKILL."""
     for process in processes:
         with contextlib.suppress(psutil.Error):
             process.terminate()
@@ -112,7 +118,6 @@ def end_marked(variable: str, value: str, grace: float = GRACE) -> int:
         with contextlib.suppress(psutil.Error):
             process.kill()
     wait_ended(processes, grace)
-    return len(processes)
 
 
 def kill_marked(variable: str, value: str, without: str | None = None) -> int:
@@ -131,12 +136,13 @@ def kill_marked(variable: str, value: str, without: str | None = None) -> int:
 def wait_ended(processes: list[psutil.Process], seconds: float) -> list[psutil.Process]:
     """Wait for processes to end; return those that did not. A zombie has ended."""
     end = time.monotonic() + seconds
-    while (living := [process for process in processes if _lives(process)]) and time.monotonic() < end:
+    while (living := [process for process in processes if lives(process)]) and time.monotonic() < end:
         time.sleep(0.01)
     return living
 
 
-def _lives(process: psutil.Process) -> bool:
+def lives(process: psutil.Process) -> bool:
+    """Return whether a process has not ended; a zombie has."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
@@ -281,21 +287,19 @@ def _count(path: Path) -> int:
     return int(match.group(1)) if match is not None else 0
 
 
-def adopt(on: bool) -> bool:
-    """Make this process adopt what its children leave behind, or not; return whether it does."""
+def adopt() -> bool:
+    """Make this process adopt what its children leave behind; return whether it does."""
     global _adopts
-    if on != _adopts:
-        _adopts = _set_subreaper(on) and on
-        _strangers.clear()
-        _strangers.update(_children() if _adopts else ())
+    if not _adopts and (_adopts := _set_subreaper()):
+        _strangers.update(_children())
     return _adopts
 
 
-def _set_subreaper(on: bool) -> bool:
+def _set_subreaper() -> bool:
     try:
         import ctypes  # here, because a Python without it still runs tasks
 
-        done = ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(on), 0, 0, 0) == 0
+        done = ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
         _children()  # which not every kernel lists
         return bool(done)
     except (ImportError, OSError, AttributeError):
@@ -304,21 +308,14 @@ def _set_subreaper(on: bool) -> bool:
 
 def orphans() -> set[int]:
     """Return what the running command left behind so far, and the command itself until it is reaped."""
-    return _children() - _strangers if _adopts else set()
+    children = _children() if _adopts else set()
+    _strangers.intersection_update(children)  # a number is given again
+    return children - _strangers
 
 
-def settle(going_on: set[int]) -> None:
-    """Note what goes on after its command, and reap all such processes that have ended."""
-    LEFT.update(going_on)
-    _strangers.update(going_on)
-    for orphan in [*LEFT]:
-        try:
-            ended = os.waitpid(orphan, os.WNOHANG)[0]
-        except ChildProcessError:
-            ended = orphan
-        if ended:
-            LEFT.discard(orphan)
-            _strangers.discard(orphan)
+def go_on(processes: set[int]) -> None:
+    """Note children that outlive what began them: they are of no later command or function."""
+    _strangers.update(processes)
 
 
 def has_children() -> bool:

@@ -403,7 +403,7 @@ def _seed_torch(random: Any, number: int) -> None:
         cuda.manual_seed_all(number)
 
 
-_GENERATORS: dict[str, Callable[[Any, int], object]] = {
+_SEEDS: dict[str, Callable[[Any, int], object]] = {
     "random": lambda it, number: it.seed(number),
     "numpy.random": lambda it, number: it.seed(number % 2**32),
     "torch.random": _seed_torch,
@@ -411,12 +411,28 @@ _GENERATORS: dict[str, Callable[[Any, int], object]] = {
 _number = 0
 
 
+def _generators() -> dict[str, tuple[Any, Any, Any]]:
+    """Return the libraries with generators that are loaded, with what reads and writes the state of each."""
+    generators = {}
+    for name in _SEEDS:
+        if (library := _library(name)) is not None:
+            it = getattr(library, "default_generator", library)
+            ways = ("getstate", "setstate") if name == "random" else ("get_state", "set_state")
+            generators[name] = library, *(getattr(it, way) for way in ways)
+    return generators
+
+
 def _seed(key: str) -> None:
     global _number
     _number = int.from_bytes(blake2b(key.encode(), digest_size=8).digest())
-    for name, seed in _GENERATORS.items():
-        if (library := _library(name)) is not None:
-            seed(library, _number)
+    _draw_from({})
+
+
+def _draw_from(states: Mapping[str, Any]) -> None:
+    """Set the generators of all libraries that are loaded; those without a state begin from the key."""
+    for name, (library, _, write) in _generators().items():
+        with suppress(ValueError):  # another kind of generator by now
+            write(states[name]) if name in states else _SEEDS[name](library, _number)
 
 
 _import = builtins.__import__
@@ -426,13 +442,16 @@ _repeated: set[str] = set()
 """The imports whose settings are set: by the file of the running function, or once for this call."""
 
 
-def _before_import(name: str, by_user: bool) -> State | None:
-    """Read the state before an import that a user's file asks for."""
-    return _read(name.partition(".")[0]) if _importer and by_user else None
+def _before_import(name: str, by_user: bool) -> tuple[State, dict[str, Any]] | None:
+    """Read the state before an import that a user's file asks for, and those of generators."""
+    if not (_importer and by_user):
+        return None
+    drawn = {of: read() for of, (_, read, _) in _generators().items()}
+    return _read(name.partition(".")[0]), drawn
 
 
-def _after_import(name: str, module: Any, before: State | None) -> None:
-    """Seed the generator of a library that has just been imported; note what its import set.
+def _after_import(name: str, module: Any, before: tuple[State, dict[str, Any]] | None) -> None:
+    """Put back the generators that an import drew from, or seeded; note what else it set.
 
     An import executes its file once in a process. What it set is set again for each later task, and each
     later file, that imports it.
@@ -440,12 +459,13 @@ def _after_import(name: str, module: Any, before: State | None) -> None:
     logging = sys.modules.get("logging")
     if logging is not None and name not in _loggers and name in logging.root.manager.loggerDict:
         _loggers[name] = _logger(logging.getLogger(name))
-    if name in _GENERATORS:
-        _GENERATORS[name](module, _number)
+    if name in _SEEDS:
+        _SEEDS[name](module, _number)
     if before is None or not _importer:
         return
+    _draw_from(before[1])
     now = _read(name.partition(".")[0])
-    if changed := {place: now[place] for place, _ in _changes(before, now)}:
+    if changed := {place: now[place] for place, _ in _changes(before[0], now)}:
         _settings_of[_owner(module), name] = changed
         _repeated.add(name)
         builtins.__import__ = _import_again

@@ -11,7 +11,7 @@ import contextlib
 import os
 import resource
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,7 +20,7 @@ import psutil
 
 from diel.attempt.gpus import Gpus, own_gpus
 from diel.attempt.imported import PAGE, OwnMemory
-from diel.attempt.reaper import LEFT, kernel_file, orphans, settle
+from diel.attempt.reaper import LEFT, kernel_file, orphans
 
 if TYPE_CHECKING:
     from diel.journal.records import UsageFacts
@@ -57,25 +57,20 @@ class Usage:
         self._ran = False
         self._gpus: Gpus | None = None
 
-    def reap(self, child: int) -> int:
-        """Wait for a command that has ended, and adds what it used with all that it waited for.
+    def reap(self, child: int, left: Iterable[int] = ()) -> int:
+        """Wait for a command that has ended, and add what it used with all that it waited for.
 
-        What it left behind counts as well, until now. Return the command's status."""
+        What it `left` behind counts as well. Return the command's status."""
         before = _moved()
         _, status, used = os.wait4(child, 0)
         self._ran = True
         self._count(used)
-        going_on = set()
-        for orphan in orphans():
-            ended, _, used = os.wait4(orphan, os.WNOHANG)
-            if ended:
-                self._count(used)
-            else:
-                going_on.add(orphan)
+        for orphan in left:
+            with contextlib.suppress(ChildProcessError):
+                ended, _, used = os.wait4(orphan, os.WNOHANG)
+                if ended:
+                    self._count(used)
         self._add(before, _moved())
-        if going_on:
-            self._count_so_far([process for root in going_on for process in (root, *descendants(root))])
-        settle(going_on)
         return status
 
     def _count(self, used: resource.struct_rusage) -> None:
@@ -87,18 +82,6 @@ class Usage:
             self._bound = max(self._bound, largest)
         else:
             self._largest = max(self._largest, largest)
-
-    def _count_so_far(self, processes: Sequence[int]) -> None:
-        """Add what processes used that go on."""
-        memory = sum(map(proportional, processes))
-        self._together = max(self._together, memory if memory > self._bound else 0)
-        for process in processes:
-            with contextlib.suppress(psutil.Error):
-                measured = psutil.Process(process)
-                times, moved = measured.cpu_times(), measured.io_counters()
-                self._cpu += sum(times[:4])  # with the children that it waited for
-                self._system += times.system + times.children_system
-                self._add((0, 0, 0, 0), (moved[4], moved[5], moved[2], moved[3]))
 
     def begin(self, file: Path) -> None:
         """Begin to measure a function of a file in this process."""

@@ -78,6 +78,8 @@ class RunningAttempt:
     is_fetching: bool = False
     """Whether its inputs are on their way to the node: whoever copies them looks at the verdict."""
     verdict: Failure | None = None
+    writing: Mapping[str, str] = field(default_factory=dict)
+    """Files that it left open in another process, and what to say of each."""
     usage: Usage = field(default_factory=Usage)
     imports: Mapping[str, str] = field(default_factory=dict)
     """Files of the user that it executed and that no import names, each with the digest of its bytes."""

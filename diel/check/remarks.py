@@ -39,6 +39,36 @@ def warnings(checked: Checked, runs: Path) -> Iterator[Problem]:
                 ("axes", label, "file"), f"column '{name}': {cell} is read as {value}", hint
             )
     yield from leading_zeros(document)
+    yield from same_stages(document)
+
+
+_APART = {
+    "description",
+    "kind",
+    "after",
+    "publishes",
+    "extends",
+    "retries",
+    "on",
+    "max_failures",
+    "hold",
+    "timeout",
+}
+"""Keys of a stage that change nothing in what it computes."""
+
+
+def same_stages(document: Document) -> Iterator[Problem]:
+    """Yield stages that are the same computation as one before: what draws at random draws the same."""
+    first: dict[str, str] = {}
+    for name, stage in document.spec.stages.items():
+        apart = {*_APART, "outputs"} if stage.module else _APART
+        if stage.service is None and (stage.module or stage.outputs):
+            other = first.setdefault(repr(stage.model_dump(exclude=apart, warnings=False)), name)
+            if other != name:
+                message = f"stages '{other}' and '{name}' compute the same, random numbers included"
+                hint = "give one of them another parameter, such as a seed"
+                place = "module" if stage.module else "command"
+                yield document.problem(("stages", name, place), message, hint)
 
 
 def column_types(checked: Checked) -> dict[str, dict[str, str]]:

@@ -45,9 +45,9 @@ def explain_run(run: RunReader, stage: str | None = None) -> Explanation:
     computed = [reason for name in stages if (reason := _computed(run, name)) is not None]
     advice = [explain_sizes(run, stage)] if stage is not None else []
     joins = {name: tasks.joined.items() for name, tasks in stages.items() if tasks.joined}
-    trouble = ""
+    trouble = "; ".join(history.refusals.values())
     if run.state is not RunState.SUCCEEDED:
-        trouble = history.trouble or unexported(history.exports) or doubt(history)
+        trouble = history.trouble or trouble or unexported(history.exports) or doubt(history)
     document = {
         "run": run.paths.run_id,
         "workflow": run.run_file.workflow,

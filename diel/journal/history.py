@@ -60,6 +60,8 @@ class History:
     """Why the scheduler does not answer; empty if it does."""
     trouble: str = ""
     """The last problem that was not a task's."""
+    refusals: dict[str, str] = field(default_factory=dict)
+    """What is to be said of each replica that went on with inputs which were not the newest."""
     axes: dict[str, AxisHistory] = field(default_factory=dict)
     """Searches and loops, by axis."""
     staging: dict[str, records.NodeFacts] = field(default_factory=dict)
@@ -89,6 +91,9 @@ class History:
                 self._release(record, worker)
             case "staging":
                 _count_staging(self.staging, self.staging_told, record, worker)
+            case "service" if record["state"] == "refused":
+                replica, why = f"{record['stage']}/{record['index']}", record.get("message", "")
+                self.refusals[replica] = f"{replica} refused newer inputs and answered with older ones: {why}"
             case "service" | "pruned":
                 pass  # its own file says how it is; its search knows
             case _:

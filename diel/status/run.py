@@ -106,6 +106,8 @@ class Status:
     """Why the scheduler does not answer; empty if it does, or is not asked."""
     silent_since: float | None = None
     trouble: str = ""
+    refusals: tuple[str, ...] = ()
+    """Replicas of services that went on with inputs which were not the newest."""
     """The last problem that was not a task's."""
     damaged: tuple[str, ...] = ()
     """What cannot be read of its journal, and where."""
@@ -195,6 +197,7 @@ class Status:
             "blocks": [dict(block) for block in self.blocks],
             "scheduler": {"silent": self.silent, "since": self.silent_since},
             "trouble": self.trouble,
+            "refusals": list(self.refusals),
             "damaged": list(self.damaged),
             "staging": dict(self.staging),
             "energy": None if self.energy is None else dict(self.energy),
@@ -287,6 +290,7 @@ def _status(paths: RunPaths, history: History, driving: Driving, damaged: tuple[
         silent=history.silent,
         silent_since=silent_since(paths, history) if history.silent else None,
         trouble=history.trouble,
+        refusals=tuple(history.refusals.values()),
         damaged=damaged,
         site=str(document.get("site") or ""),
         staging=history.staging,

@@ -197,6 +197,9 @@ SECTIONS = (
         lambda status: status.blocks or status.silent or status.trouble,
         lambda status, view: block_lines(status, view.width, brief=view.brief, show_all=view.show_all),
     ),
+    Section(
+        lambda status: status.refusals, lambda status, view: list(status.refusals[: view.rows]), noted=True
+    ),
     Section(lambda status: status.damaged, lambda status, view: list(status.damaged[: view.rows])),
     Section(
         lambda status: status.environments,

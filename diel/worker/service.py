@@ -22,6 +22,7 @@ from diel.attempt.addresses import interfaces
 from diel.attempt.bundle import Failure
 from diel.attempt.command import find_program, meaning, start, write_inputs
 from diel.attempt.function import write_call
+from diel.attempt.leftovers import end_left
 from diel.attempt.line import is_cut
 from diel.attempt.reaper import kill_marked, signal_group
 from diel.attempt.watchdog import RunningAttempt, Watchdog
@@ -347,12 +348,13 @@ class Keeper:
         patience = time.monotonic() + self._service.stop
         while time.monotonic() < patience and not _has_ended(process.pid):
             time.sleep(TICK / 4)
+        left = end_left(str(self._context.task_dir), process.pid)
         with self._dog.lock:
             if self._attempt.verdict is not None:
                 self._dog.end()  # it has nothing left to end
             self._attempt.group = None
             signal_group(process.pid, signal.SIGKILL)
-            self._attempt.usage.reap(process.pid)
+            self._attempt.usage.reap(process.pid, left.processes)
         kill_marked("DIEL_TASK_DIR", str(self._context.task_dir))
 
     def _tell(self, state: str, url: str, message: str = "") -> None:

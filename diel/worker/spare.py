@@ -22,13 +22,11 @@ class Spare:
 
     def __init__(self) -> None:
         self._kept: tuple[str, int, Set[str]] | None = None
-        self._adopts = adopt(True)
+        self._adopts = adopt()
         """Whether it adopted all that was left behind so far."""
 
     def make(self, task_dir: str, work: Work, request: Request) -> None:
         """Make a task's directory, or reuses the kept one if nothing was written there. Raise OSError."""
-        is_plain = not work.launcher and not any((work.apart, work.staging, work.service, work.surrogate))
-        self._adopts = adopt(is_plain) and self._adopts
         if self._kept is None:
             os.mkdir(task_dir)
             return

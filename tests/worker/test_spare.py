@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from diel.attempt.bundle import Request
-from tests.throwaway import wait_for
 from tests.worker.bench import Bench, request, worker_bench
 
 
@@ -41,17 +40,12 @@ def test_each_command_finds_its_own_parameters_and_a_failed_one_keeps_them(bench
     assert names(bench, 5) == set(), "it has no parameters, and finds none of another's"
 
 
-def test_what_a_command_left_running_writes_into_no_other_tasks_directory(
-    bench: Bench, tmp_path: Path
-) -> None:
-    go = tmp_path / "go"
-    left = f"setsid sh -c 'until [ -e \"{go}\" ]; do sleep 0.01; done; echo late > late' > /dev/null 2>&1 &"
-    late = bench.paths.tasks / "s" / "0" / "late"
-    second = f"touch '{go}'; until [ -e '{late}' ]; do sleep 0.01; done; ! [ -e late ]"
-    report = bench.run([shell(0, f"{left} sleep 0.2"), shell(1, second)])
+def test_what_a_command_left_running_has_ended_before_the_next_task(bench: Bench) -> None:
+    left = "setsid sh -c 'echo $$ > ../../pid; sleep 60; echo late > late' &"
+    begun = "until [ -s ../../pid ]; do sleep 0.01; done"
+    report = bench.run([shell(0, f"{left} {begun}"), shell(1, "! kill -0 $(cat ../../pid)")])
     assert [record["event"] for _, record in report.records] == ["done", "done"]
-    wait_for(late.exists)
-    assert "late" not in names(bench, 1)
+    assert names(bench, 0) == set()
 
 
 def test_parameters_that_have_another_name_too_are_not_written_over(bench: Bench, tmp_path: Path) -> None:
@@ -60,7 +54,7 @@ def test_parameters_that_have_another_name_too_are_not_written_over(bench: Bench
     assert json.loads(kept.read_text()) == {"i": 0}
 
 
-def test_what_a_function_left_running_writes_into_no_other_tasks_directory(bench: Bench) -> None:
+def test_what_a_function_left_running_has_ended_before_the_next_task(bench: Bench) -> None:
     module = bench.module("""
 def made(i: int) -> dict:
     import os, time
@@ -68,17 +62,15 @@ def made(i: int) -> dict:
         if not os.fork():
             if not os.fork():
                 os.setsid()
-                while not os.path.exists("../../go"):
-                    time.sleep(0.01)
-                open("late", "w").close()
+                with open("../../pid", "w") as file:
+                    file.write(str(os.getpid()))
+                time.sleep(60)
             os._exit(0)
         os.wait()
-        return {"late": False}
-    open("../../go", "w").close()
-    while not os.path.exists("../0/late"):
-        time.sleep(0.01)
-    return {"late": os.path.exists("late")}
+        while not os.path.exists("../../pid") or not os.stat("../../pid").st_size:
+            time.sleep(0.01)
+        return {"lives": False}
+    return {"lives": os.path.exists("/proc/" + open("../../pid").read())}
 """)
     report = bench.run([request(i, params={"i": i}) for i in range(2)], module=module)
-    assert [record["event"] for _, record in report.records] == ["done", "done"]
-    assert [record["values"] for _, record in report.records] == [{"late": False}, {"late": False}]
+    assert [record["values"] for _, record in report.records] == [{"lives": False}, {"lives": False}]
