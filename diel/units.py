@@ -30,6 +30,8 @@ class Conversion(NamedTuple):
 
     factor: float = 1.0
     offset: float = 0.0
+    unit: str = ""
+    """The other unit, for objects that name the one they are in."""
 
     def apply(self, value: Any) -> Any:
         """Return a number, an array or a list of them in the other unit. Raise UnitsError."""
@@ -40,7 +42,10 @@ class Conversion(NamedTuple):
         try:
             if isinstance(value, bool | str):
                 raise TypeError
-            return value * self.factor + self.offset if self.offset else value * self.factor
+            made = value * self.factor + self.offset if self.offset else value * self.factor
+            if _is_labelled(value):
+                made.attrs = {**value.attrs, **({"units": self.unit} if "units" in value.attrs else {})}
+            return made
         except (TypeError, OverflowError):
             plain = isinstance(value, bool | int | str)
             shown = f"{value!r:.40}" if plain else f"a {type(value).__name__}"
@@ -58,7 +63,7 @@ class Columns(NamedTuple):
             return [self.apply(item) for item in value]
         if not any(hasattr(value, attribute) for attribute in ("columns", "data_vars", "column_names")):
             raise UnitsError(f"a {type(value).__name__} has no columns", "make a table, or convert it there")
-        if type(value).__module__.startswith("xarray"):
+        if _is_labelled(value):
             has = [str(name) for name in value.variables]
         else:
             has = [str(name) for name in getattr(value, "column_names", None) or value.columns]
@@ -66,13 +71,26 @@ class Columns(NamedTuple):
             raise UnitsError(f"it has no column '{missing[0]}' to convert", f"it has: {', '.join(has)}")
         if hasattr(value, "set_column"):  # pyarrow's
             for name, rule in self.rules.items():
-                column = rule.apply(value.column(name).to_numpy())
-                value = value.set_column(value.column_names.index(name), name, [column])
-            return value
+                place, column = value.column_names.index(name), rule.apply(value.column(name).to_numpy())
+                notes = {**(value.schema.field(place).metadata or {})}
+                notes |= {b"units": rule.unit.encode()} if b"units" in notes else {}
+                value = value.set_column(place, name, [column])
+                field = value.schema.field(place).with_metadata(notes)
+                value = value.set_column(place, field, value.column(place))
+            kept = {
+                key: note for key, note in (value.schema.metadata or {}).items() if key != b"PANDAS_ATTRS"
+            }
+            return value.replace_schema_metadata(kept)  # pandas' attributes tell the units of before
         table = value.copy()
         for name, rule in self.rules.items():
             table[name] = rule.apply(table[name])
+        if not _is_labelled(value) and isinstance(own := table.attrs.get("units"), Mapping):
+            table.attrs["units"] = {**own, **{name: rule.unit for name, rule in self.rules.items()}}
         return table
+
+
+def _is_labelled(value: Any) -> bool:
+    return type(value).__module__.startswith("xarray")
 
 
 Rule = Conversion | Columns
@@ -123,11 +141,25 @@ def conversion(source: str, need: str) -> Conversion:
         what = f"{source} ({first:P}) cannot be converted into {need} ({second:P})"
         raise UnitsError(what, "fix the units of one end") from error
     if low == 0 and math.isclose(top, 2 * mid):
-        return Conversion(mid)
+        return Conversion(mid, unit=need) if mid != 1 else Conversion()
     factor = float(Fraction(mid - low).limit_denominator(1000))  # 5/9, without rounding
     if not math.isclose(top, low + 2 * factor):
         raise UnitsError(f"{source} is no linear scale of {need}", "convert it in a function of your own")
-    return Conversion(factor, low)
+    return Conversion(factor, low, need)
+
+
+def contradict(own: str, promised: str) -> bool:
+    """Return whether the units that an object names are known, and others than the promised ones."""
+    if own in ("", promised) or find_spec("pint") is None:
+        return False
+    try:
+        _parsed(own), _parsed(promised)
+    except UnitsError:
+        return False
+    try:
+        return conversion(own, promised) != Conversion()
+    except UnitsError:
+        return True
 
 
 @lru_cache

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import diel.units
-from diel.units import Columns, Conversion, UnitsError, conversion, conversions
+from diel.units import Columns, Conversion, UnitsError, contradict, conversion, conversions
 from tests.throwaway import Project
 
 pytest.importorskip("pint", reason="units that differ are compared by diel[units]")
@@ -76,7 +76,7 @@ def test_what_cannot_be_converted_is_refused(made: str, wanted: str, words: str)
 
 def test_columns_have_units_of_their_own() -> None:
     found = conversions({"e": "eV", "t": "K"}, {"e": "meV", "t": "K"})
-    assert found == Columns({"e": Conversion(1000.0)})
+    assert found == Columns({"e": Conversion(1000.0, unit="meV")})
     assert conversions("eV", {"e": "eV"}) is None
     with pytest.raises(UnitsError, match="no units are promised for its column 'x'"):
         conversions({"e": "eV"}, {"x": "eV"})
@@ -183,3 +183,64 @@ def test_units_that_an_axis_cannot_have_are_refused(tmp_path: Path, read: str, u
     text = THROUGH % ("", read)
     project = Project(tmp_path).workflow(text.replace("units: eV", f"units: {units}"))
     assert told in project.diel("validate", "flow.yaml", code=2)
+
+
+LABELLED = """
+    stages:
+      make:
+        module: "made:make"
+        params: {says: "%s"}
+        outputs: {d: {units: {T: degC, e: eV}}, a: {units: degC}, t: {units: {e: eV}}, f: {units: {e: eV}}}
+      read:
+        module: "made:read"
+        inputs:
+          d: {from: make.d, units: {T: K, e: meV}}
+          a: {from: make.a, units: K}
+          t: {from: make.t, units: {e: meV}}
+          f: {from: make.f, units: {e: meV}}
+"""
+LABELS = """
+    import pandas
+    import pyarrow
+    import xarray
+
+    def make(says: str):
+        x = ("x", [0.0, 1.0], {"units": "angstrom"})
+        t = ("x", [20.0, 30.0], {"units": "degC", "long_name": "T"})
+        field = pyarrow.field("e", "float64").with_metadata({"units": says})
+        frame = pandas.DataFrame({"e": [1.0]})
+        frame.attrs = {"units": {"e": says}}
+        data = xarray.Dataset({"T": t, "e": ("x", [1.0, 2.0], {"units": says})}, {"x": x})
+        return {"d": data, "a": data["T"], "t": pyarrow.table([[1.0]], pyarrow.schema([field])), "f": frame}
+
+    def read(d: xarray.Dataset, a: xarray.DataArray, t: pyarrow.Table, f: pandas.DataFrame):
+        names = [d[name].attrs["units"] for name in ("T", "e", "x")] + [a.attrs["units"], a.attrs["long_name"]]
+        names += [t.schema.field("e").metadata[b"units"].decode(), f.attrs["units"]["e"]]
+        return {"names": names, "numbers": [*d["e"].values.tolist(), a.values.tolist()[0], t["e"][0].as_py(), f["e"][0]]}
+"""
+
+
+def test_an_object_names_the_units_that_its_numbers_are_in(tmp_path: Path) -> None:
+    pytest.importorskip("xarray", reason="diel[data] is not installed")
+    run = Project(tmp_path).workflow(LABELLED % "electron_volt").module("made", LABELS).run()
+    values = run.results("read")[0]["values"]
+    assert values["names"] == ["K", "meV", "angstrom", "K", "T", "meV", "meV"]
+    assert values["numbers"] == pytest.approx([1000, 2000, 293.15, 1000, 1000])
+
+
+@pytest.mark.parametrize("says", ["kJ/mol", "K"])
+@pytest.mark.parametrize("output", ["d", "t", "f"])
+def test_an_object_that_names_other_units_than_promised_is_refused(
+    tmp_path: Path, says: str, output: str
+) -> None:
+    pytest.importorskip("xarray", reason="diel[data] is not installed")
+    text = f"stages: {{make: {{module: 'made:make', params: {{says: {says}}}, outputs: {{{output}: {{units: {{e: eV}}}}}}}}}}\n"
+    run = Project(tmp_path).workflow(text).module("made", LABELS).run(code=1)
+    assert f": e says that its units are '{says}'; expected 'eV'" in run.failure("make", 0)["message"]
+
+
+def test_units_that_nobody_can_read_contradict_nothing() -> None:
+    assert not any(
+        contradict(own, "eV") for own in ("", "eV", "electron_volt", "m s-1", "days since 2000-01-01", "fooo")
+    )
+    assert contradict("kJ/mol", "eV") and contradict("K", "eV")

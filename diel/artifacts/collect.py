@@ -14,7 +14,7 @@ from diel.artifacts.artifact import Artifacts, Breach, Way, describe, written
 from diel.artifacts.promise import Sizes, check_array, check_path, check_value, hold_count
 from diel.artifacts.values import Values, bare_text, check_size, plain
 from diel.errors import ModuleError
-from diel.terms import LIBRARIES, RESULT, suffix_of
+from diel.terms import LIBRARIES, RESULT, format_of, lacking, suffix_of
 
 if TYPE_CHECKING:
     from diel.spec import Output
@@ -224,7 +224,8 @@ def hold_file(name: str, path: str, promise: Output, sizes: Sizes) -> None:
     """Hold a file to its contract; a name for a size is one size in all that share `sizes`. Raise Breach."""
     if LIBRARIES.get(suffix_of(path), ("array",))[0] == "array":  # or what takes no library
         return check_path(name, path, promise, sizes)
-    if promise.inside is not None or set(promise.promises) - {"units"}:
+    labelled = promise.units is not None and not lacking(path) and format_of(path) != "frames"
+    if promise.inside is not None or set(promise.promises) - {"units"} or labelled:
         from diel.artifacts.contents import (
             check_contents,  # here: it needs the libraries that read such files
         )

@@ -12,8 +12,9 @@ from diel.artifacts.arrays import first_not_finite
 from diel.artifacts.artifact import Breach
 from diel.artifacts.promise import Sizes, check_kind, hold_count
 from diel.artifacts.values import listed
-from diel.formats.node import BadData, FileArray, opened
+from diel.formats.node import BadData, Content, FileArray, opened
 from diel.terms import format_of
+from diel.units import contradict
 
 if TYPE_CHECKING:
     from diel.spec import Output
@@ -24,6 +25,7 @@ def check_contents(name: str, path: str, contract: Output, sizes: Sizes) -> None
     what = f"{os.path.basename(path)}{f':{contract.inside}' if contract.inside else ''}"
     try:
         with opened(path, contract.inside) as content:
+            _check_units(what, content, contract)
             if isinstance(content, FileArray):
                 check_kind(name, what, content.shape, content.dtype, contract, sizes)
                 if contract.finite:
@@ -61,6 +63,18 @@ def _check_columns(what: str, path: str, content: dict[str, FileArray], contract
     if contract.finite:
         for column, array in content.items():
             _check_finite(f"{what}: {column}", array)
+
+
+def _check_units(what: str, content: Content, contract: Output) -> None:
+    """Compare the units that arrays and columns name with the promised ones; of one for all, not those of
+    coordinates."""
+    arrays, units = {"": content} if isinstance(content, FileArray) else content, contract.units or {}
+    axes = {axis for array in arrays.values() for axis in array.axes}
+    for name, array in arrays.items():
+        promised = units.get(name, "") if isinstance(units, dict) else "" if name in axes else units
+        if promised and contradict(array.units, promised):
+            place = f"{what}: {name}" if name else what
+            raise Breach(f"{place} says that its units are '{array.units}'; expected '{promised}'")
 
 
 def _check_finite(what: str, array: FileArray) -> None:

@@ -32,6 +32,10 @@ class FileArray(NamedTuple):
     """Its items as arrays in their order, each with the place where it begins."""
     masked: Callable[[], Any] | None = None
     """All its items, if some can be missing: these are masked, and NaN in `pieces`."""
+    units: str = ""
+    """As the file names them."""
+    axes: tuple[str, ...] = ()
+    """The names of its coordinates."""
 
     @property
     def word(self) -> str:

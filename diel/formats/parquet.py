@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -21,8 +22,16 @@ def open_parquet(path: str, inside: str) -> Iterator[Content]:
         rows, names = file.metadata.num_rows, [field.name for field in file.schema_arrow]
         if twice := [name for place, name in enumerate(names) if name in names[:place]]:
             raise BadData(f"two of its columns are '{twice[0]}'")
+        notes = file.schema_arrow.metadata or {}
+        units = json.loads(notes.get(b"PANDAS_ATTRS", b"{}")).get("units")
+        own = units if isinstance(units, dict) else {}
         yield {
-            field.name: FileArray((rows,), _dtype(field.type), partial(_column, file, field.name))
+            field.name: FileArray(
+                (rows,),
+                _dtype(field.type),
+                partial(_column, file, field.name),
+                units=(field.metadata or {}).get(b"units", b"").decode() or str(own.get(field.name, "")),
+            )
             for field in file.schema_arrow
         }
 

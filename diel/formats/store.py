@@ -71,7 +71,8 @@ def open_netcdf(path: str, inside: str) -> Iterator[Content]:
 def _netcdf(variable: Any) -> FileArray:
     packed = "scale_factor" in variable.ncattrs() or "add_offset" in variable.ncattrs()
     dtype = _TEXT if variable.dtype is str else numpy.dtype("f8" if packed else variable.dtype)
-    return _node(variable.shape, dtype, lambda place: variable[place or ...], variable.__dict__)
+    attributes = {**variable.__dict__, "_ARRAY_DIMENSIONS": variable.dimensions}
+    return _node(variable.shape, dtype, lambda place: variable[place or ...], attributes)
 
 
 @contextlib.contextmanager
@@ -151,7 +152,9 @@ def _node(
             yield start, convert(piece)
 
     masked = (lambda: read(...)) if attributes is not None and meant is dtype else None
-    return FileArray(tuple(shape or ()), meant, pieces, masked)
+    about = attributes or {}
+    axes = (*about.get("_ARRAY_DIMENSIONS", ()), *str(about.get("coordinates", "")).split())
+    return FileArray(tuple(shape or ()), meant, pieces, masked, words.get("units", ""), axes)
 
 
 def _filled(dtype: Any, piece: Any) -> Any:
