@@ -172,9 +172,12 @@ def typed(hyperparameter: Hyperparameter, text: str) -> Any:
     """Return a text as the hyperparameter wants it: numbers by YAML's rules. Raise Flaws."""
     if hyperparameter.type == "str":
         return hyperparameter.accept(text)
-    value = scalar(text)
-    if hyperparameter.type == "choice" and value not in (hyperparameter.choices or ()):
-        return hyperparameter.accept(text)
+    value, choices = scalar(text), hyperparameter.choices or ()
+    if hyperparameter.type == "choice":
+        quoted = next((choice for choice in choices if json.dumps(choice) == text), text)
+        return hyperparameter.accept(quoted if quoted != text or value not in choices else value)
+    if not isinstance(value, str) and re.match(r"\s*[-+]?0[0-9xo]", text):
+        raise Flaws(Flaw(f"expected a number in the usual way, found {text.strip()}", f"write {value}"))
     return hyperparameter.accept(value)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -14,7 +15,7 @@ from typing import Any
 from diel.artifacts import Artifact
 from diel.digits import LEAST, MOST, column_digits, number_text
 from diel.errors import DielError
-from diel.values import clock
+from diel.values import clock, spelled
 
 NARROW = 40
 """Characters of a cell that are shown; CSV and JSON have all."""
@@ -53,8 +54,8 @@ def csv_text(table: Listing) -> str:
     return file.getvalue()
 
 
-def write_parquet(table: Listing, path: Path) -> None:
-    """Write a table as a Parquet file; a column of mixed types as JSON texts.
+def write_parquet(table: Listing, path: Path) -> list[str]:
+    """Write a table as a Parquet file; return which columns became texts, and why.
 
     Raise DielError where pyarrow is absent or the file cannot be written.
     """
@@ -64,20 +65,29 @@ def write_parquet(table: Listing, path: Path) -> None:
     except ImportError as error:
         raise DielError("--parquet needs pyarrow: pip install 'diel[tables]'") from error
     columns = {name: [row[place] for row in table.rows] for place, name in enumerate(table.columns)}
-    arrays = {name: _arrow_column(pyarrow, values) for name, values in columns.items()}
+    notes: list[str] = []
+    arrays = {name: _arrow_column(pyarrow, name, values, notes) for name, values in columns.items()}
     try:
         parquet.write_table(pyarrow.table(arrays), path)
     except OSError as error:
         raise DielError(f"cannot write {path}: {error.strerror or error}") from error
+    return notes
 
 
-def _arrow_column(pyarrow: Any, values: list[Any]) -> Any:
+def _arrow_column(pyarrow: Any, name: str, values: list[Any], notes: list[str]) -> Any:
     plain = [str(value) if type(value) is Artifact else value for value in values]
-    try:
-        return pyarrow.array(plain)
-    except (ValueError, TypeError, OverflowError):
-        texts = [None if value is None else json.dumps(value) for value in plain]
-        return pyarrow.array(texts)
+    for kind in (None, pyarrow.uint64()):
+        with contextlib.suppress(ValueError, TypeError, OverflowError):
+            return pyarrow.array(plain, kind)
+    kinds = sorted({type(value).__name__ for value in plain} - {"NoneType"})
+    why = (
+        "whole numbers beyond 64 bits" if kinds == ["int"] else f"{' and '.join(kinds)}, no one type for all"
+    )
+    notes.append(f"column '{name}' is text: it holds {why}")
+    texts = (
+        value if isinstance(value, str | None) else json.dumps(value, ensure_ascii=False) for value in plain
+    )
+    return pyarrow.array(list(texts), pyarrow.string())
 
 
 def render(table: Listing, *, width: int = NARROW) -> Iterator[str]:
@@ -132,7 +142,7 @@ def short_path(path: str) -> str:
 def allowed_text(choices: Sequence[Any] | None, low: Any, high: Any, *, log: bool) -> str:
     """Return what a hyperparameter may be: `a | b`, `0.1 to 10, log`; empty without bounds."""
     if choices is not None:
-        return " | ".join(map(shown, choices))
+        return " | ".join(spelled(choices))
     if low is None and high is None:
         return ""
     ends = ("…" if end is None else shown(end) for end in (low, high))

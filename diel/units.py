@@ -71,16 +71,9 @@ class Columns(NamedTuple):
             raise UnitsError(f"it has no column '{missing[0]}' to convert", f"it has: {', '.join(has)}")
         if hasattr(value, "set_column"):  # pyarrow's
             for name, rule in self.rules.items():
-                place, column = value.column_names.index(name), rule.apply(value.column(name).to_numpy())
-                notes = {**(value.schema.field(place).metadata or {})}
-                notes |= {b"units": rule.unit.encode()} if b"units" in notes else {}
-                value = value.set_column(place, name, [column])
-                field = value.schema.field(place).with_metadata(notes)
-                value = value.set_column(place, field, value.column(place))
-            kept = {
-                key: note for key, note in (value.schema.metadata or {}).items() if key != b"PANDAS_ATTRS"
-            }
-            return value.replace_schema_metadata(kept)  # pandas' attributes tell the units of before
+                column = rule.apply(value.column(name).to_numpy())
+                value = value.set_column(value.column_names.index(name), name, [column])
+            return value.replace_schema_metadata()  # which told the units of before
         table = value.copy()
         for name, rule in self.rules.items():
             table[name] = rule.apply(table[name])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Any, TypeGuard
@@ -32,6 +32,7 @@ _MOST_DIGITS = 25
 """More digits than any 64-bit number needs, and few enough for int() to read at once."""
 SMALLEST, LARGEST = -(2**63), 2**64 - 1
 BEYOND = "a number beyond 1.8e308, the largest that a double holds"
+BENEATH = "a number below 4.9e-324, the smallest above zero that a double holds"
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _NUMBER = r"[0-9]{1,18}(?:\.[0-9]{1,18})?"
 _PART = rf"({_NUMBER})(ms|s|m|h|d)"
@@ -54,7 +55,7 @@ def resolve(text: str) -> Any:
         if pattern.fullmatch(text):
             return _whole(text, base)
     if _FLOAT.fullmatch(text):
-        return _float(text)
+        return read_float(text)
     return text
 
 
@@ -81,11 +82,19 @@ def cell_value(text: str, kind: str) -> Any:
 
 
 def read_float(text: str) -> float:
-    """Return a number that Python can read, `nan` and `inf` too. Raise ValueError for one beyond a double."""
+    """Return a number that Python can read, `nan` and `inf` too. Raise ValueError for one beyond a double,
+    or so small that nothing would be left of it."""
     value = float(text)
     if math.isinf(value) and "n" not in text.lower():
         raise ValueError(f"{BEYOND}: {text:.40}")
+    if value == 0 and is_not_zero(text):
+        raise ValueError(f"{BENEATH}: {text:.40}")
     return value
+
+
+def is_not_zero(text: str) -> bool:
+    """Return whether a number is another one than 0 as it is written, which a double may have lost."""
+    return re.match(r"[^eE]*[1-9]", text) is not None
 
 
 def read_json(text: str | bytes) -> Any:
@@ -122,14 +131,7 @@ def _whole(text: str, base: int) -> int:
         value = int(digits, base) * (-1 if text.startswith("-") else 1)
         if SMALLEST <= value <= LARGEST:
             return value
-    raise ValueError("a whole number beyond 64 bits")
-
-
-def _float(text: str) -> float:
-    value = float(text)
-    if math.isinf(value):
-        raise ValueError(BEYOND)
-    return value
+    raise ValueError(f"a whole number beyond 64 bits: {text:.40}")
 
 
 def as_float(number: float) -> float:
@@ -230,6 +232,13 @@ def value_text(value: Any, width: int = 32) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = "".join(char if char.isprintable() else "�" for char in text[:width] + text[width:][-width:])
     return text if len(text) <= width else f"{text[: width // 2 - 1]}…{text[-width // 2 :]}"
+
+
+def spelled(choices: Sequence[Any]) -> list[str]:
+    """Return choices as texts: one in quotes that is spelled as another, which is a number or a truth."""
+    plain = [value if isinstance(value, str) else json.dumps(value) for value in choices]
+    twice = [isinstance(value, str) and plain.count(value) > 1 for value in choices]
+    return [json.dumps(text) if quotes else text for text, quotes in zip(plain, twice, strict=True)]
 
 
 def bare(text: str) -> str:

@@ -70,11 +70,27 @@ def test_a_csv_file_gives_back_every_value() -> None:
     assert [json.loads(line[3]) for line in lines] == [row[3] for row in rows]
 
 
-def test_a_parquet_file_keeps_types_and_writes_mixed_columns_as_json(tmp_path: Path) -> None:
-    rows = [(1, 0.5, "x", Artifact("/runs/f", "0")), (2, None, 3, None)]
-    write_parquet(table("n loss mixed file", *rows), tmp_path / "t.parquet")
-    read = parquet.read_table(tmp_path / "t.parquet").to_pydict()
-    assert read == {"n": [1, 2], "loss": [0.5, None], "mixed": ['"x"', "3"], "file": ["/runs/f", None]}
+def test_a_parquet_file_keeps_types_and_says_which_columns_are_texts(tmp_path: Path) -> None:
+    rows = [
+        (1, 0.5, "x", Artifact("/runs/f", "0"), 2**64 - 1, 2**70, [1]),
+        (2, None, 3, None, 1, -1, "é"),
+        (3, 1, True, None, None, None, None),
+    ]
+    notes = write_parquet(table("n loss mixed file large huge list", *rows), tmp_path / "t.parquet")
+    assert parquet.read_table(tmp_path / "t.parquet").to_pydict() == {
+        "n": [1, 2, 3],
+        "loss": [0.5, None, 1.0],
+        "mixed": ["x", "3", "true"],
+        "file": ["/runs/f", None, None],
+        "large": [2**64 - 1, 1, None],
+        "huge": [str(2**70), "-1", None],
+        "list": ["[1]", "é", None],
+    }
+    assert notes == [
+        "column 'mixed' is text: it holds bool and int and str, no one type for all",
+        "column 'huge' is text: it holds whole numbers beyond 64 bits",
+        "column 'list' is text: it holds list and str, no one type for all",
+    ]
 
 
 def test_a_parquet_file_without_pyarrow_names_what_to_install(

@@ -47,6 +47,7 @@ def _check_columns(what: str, path: str, content: dict[str, FileArray], contract
         actual = content[column].word
         if actual != kind and (actual, kind) != ("int", "float"):
             raise Breach(f"{what}: {column} is {actual}; expected {kind}")
+        _check_whole(f"{what}: {column}", content[column], kind)
     if contract.rows is not None:
         counting = ["atoms"] if format_of(path) == "frames" else list(columns) or list(content)
         rows = {
@@ -77,8 +78,19 @@ def _check_units(what: str, content: Content, contract: Output) -> None:
             raise Breach(f"{place} says that its units are '{array.units}'; expected '{promised}'")
 
 
+def _check_whole(what: str, array: FileArray, kind: str) -> None:
+    """Refuse a null, or a whole number that is missing; a float that is missing is NaN."""
+    if array.dtype.kind == "f" or (array.masked is not None and array.dtype.kind not in "iu"):
+        return
+    for start, piece in array.pieces():
+        lacks = piece.dtype.kind == "O" or (piece.dtype.kind == "f" and array.dtype.kind in "iu")
+        for place, item in enumerate(piece.flat) if lacks else ():
+            if item is None or item != item:
+                raise Breach(f"{what}[{sum(start[:1]) + place}] is null; expected {kind}")
+
+
 def _check_finite(what: str, array: FileArray) -> None:
-    if array.dtype.kind not in "fcM":
+    if array.dtype.kind not in "fcM" and array.masked is None:
         return
     for start, piece in array.pieces():
         odd = first_not_finite(piece)

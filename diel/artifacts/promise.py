@@ -13,7 +13,7 @@ from diel.artifacts.artifact import Breach, files_below
 from diel.artifacts.values import is_of, listed, not_finite, shown
 from diel.errors import counted
 from diel.terms import ABOUT, count_words, fits_count, format_of, shown_shape
-from diel.values import BEYOND, cell_value, read_json
+from diel.values import BENEATH, BEYOND, cell_value, read_json
 
 if TYPE_CHECKING:
     import numpy
@@ -235,7 +235,7 @@ def _is_number(cell: str) -> bool:
     try:
         cell_value(cell, "float")
     except ValueError as error:
-        return str(error).startswith(BEYOND)
+        return str(error).startswith((BEYOND, BENEATH))
     return True
 
 

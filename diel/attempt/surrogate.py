@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.artifacts import Values, check_values
+from diel.artifacts.values import shown
 from diel.attempt.bundle import Question, Request, Work
 from diel.attempt.surroundings import held_to_files
 from diel.errors import DielError
@@ -113,8 +114,11 @@ class Audited(NamedTuple):
 def _read(answer: Any, outputs: Sequence[str]) -> Answer:
     """Return the answer for one row. Raise ValueError for anything else."""
     try:
-        values = _by_output(answer["prediction"][0], outputs)
         deviations = answer.get("deviation")
+        for name in ("prediction", *(["deviation"] if deviations is not None else [])):
+            if not isinstance(answer[name], list) or len(answer[name]) != 1:
+                raise TypeError(f"the {name} of one row is {shown(answer[name])}")
+        values = _by_output(answer["prediction"][0], outputs)
         uncertain = {} if deviations is None else _by_output(deviations[0], outputs)
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         expected = '{"prediction": [VALUE], "deviation": [UNCERTAINTY]}'

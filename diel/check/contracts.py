@@ -9,6 +9,7 @@ from typing import NamedTuple
 from diel.check.flaws import Check
 from diel.check.names import visible_names
 from diel.errors import did_you_mean
+from diel.expressions import Template, reference_of, walk
 from diel.graph import Edge, Key
 from diel.graph.judge import place_of_name, references_of
 from diel.graph.uses import unread
@@ -260,6 +261,7 @@ def _check_expected(check: Check, edge: Edge, sizes: dict[str, tuple[int, str]])
     expected = check.workflow.stages[edge.downstream].inputs.get(str(edge.name))
     if expected is None or not expected.expectations:
         return
+    _check_begun(check, edge, expected)
     maker, outputs = check.workflow.stages[edge.upstream], known_outputs(check, edge.upstream)
     if edge.output not in (outputs or maker.outputs):
         names = visible_names(check, edge.upstream)
@@ -282,6 +284,27 @@ def _check_expected(check: Check, edge: Edge, sizes: dict[str, tuple[int, str]])
             check.add(key, message, hint)
     if promised is not None and expected.shape is not None and promised.shape is not None:
         _check_sizes(check, edge, expected.shape, promised.shape, sizes)
+
+
+def _check_begun(check: Check, edge: Edge, expected: Input) -> None:
+    """Check the units of what a loop begins with: the value of a plain name is converted."""
+    plain, target = reference_of(expected.initially), expected.units
+    for _, template in walk(expected.initially) if target is not None else ():
+        for chain in template.references if isinstance(template, Template) else ():
+            stage, output, *_ = (*chain, "")
+            made = check.workflow.stages.get(stage)
+            promised = made and made.outputs.get(output)
+            units = promised.units if promised else made and check.workflow.carried_units(stage, output)
+            kind, which = kind_of(check, stage, output) if made else None, "that a loop begins with"
+            reader = InputUse(str(edge.name), kind=kind and kind.word, which=which)
+            flaws = unit_flaws(f"{stage}.{output}", units, target, reader) if units and target else iter(())
+            if units and units != target and plain != chain:
+                said = f"{stage}.{output} has units {_shown(units)}, which nothing converts in an expression"
+                name = f"${{{{ {stage}.{output} }}}}"
+                hint = f"write {name} alone, or convert it in a stage that reads it with units: {target}"
+                flaws = iter([(said, hint)])
+            for flaw in flaws:
+                check.add((*edge.key, "initially"), *flaw)
 
 
 def _check_parameter(check: Check, edge: Edge, expected: Input) -> None:

@@ -18,5 +18,6 @@ from diel.expressions.template import names_in as names_in
 from diel.expressions.template import parse as parse
 from diel.expressions.template import parse_expression as parse_expression
 from diel.expressions.template import parse_tree as parse_tree
+from diel.expressions.template import reference_of as reference_of
 from diel.expressions.template import texts_in as texts_in
 from diel.expressions.template import walk as walk

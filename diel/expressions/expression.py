@@ -108,14 +108,15 @@ class Expression:
     def words(self, scope: Scope) -> list[str]:
         """Return the value as words of a command: one for each item of a list."""
         value = self._handed_on(scope)
-        if not is_list(value):
-            return [without_nul(self._written(value), self.offset)]
-        texts = ("null" if item is None else self._written(item) for item in value)  # as in all lists
+        texts = (
+            "null" if item is None else self._written(item) for item in (value if is_list(value) else [value])
+        )
         return [without_nul(text, self.offset) for text in texts]
 
-    def text_value(self, scope: Scope) -> str:
+    def text_value(self, scope: Scope, null: str = "") -> str:
         """Return the value, written as text. Raise ExpressionError."""
-        return self._written(self._handed_on(scope))
+        value = self._handed_on(scope)
+        return null if value is None else self._written(value)
 
     def _handed_on(self, scope: Scope) -> Any:
         """Return the value as a command takes it: a scope may join gathered values with others."""

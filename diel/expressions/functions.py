@@ -273,6 +273,9 @@ def _fortran(value: Any) -> str:
         return written(value)
     if isinstance(value, str | PurePath):
         return "'" + written(value).replace("'", "''") + "'"
+    if isinstance(value, float):
+        hint = "leave it out, as where(a.e, abs(a.e) < 1e300) does, or write a case for it"
+        raise Undefined(f"fortran: namelists have no form for {written(value)} that all compilers read", hint)
     raise Undefined(f"fortran: expected a number, a text or a truth value, found {noun(value)}")
 
 
@@ -294,7 +297,11 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "join": _join,
     "len": len,
     "size": size,
-    "str": lambda value: ListText.of(value, written) if isinstance(value, Gathered) else written(value),
+    "str": lambda value: (
+        ListText.of(value, written)
+        if isinstance(value, Gathered)
+        else written(value) or "null" * (value is None)
+    ),
     "where": _where,
 }
 """The functions of expressions. Each is fast and its result small, whatever it is given."""

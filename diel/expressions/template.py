@@ -76,7 +76,8 @@ class Template:
         """Return the words of a command that this element of a list gives: several for a whole list."""
         if self.whole is not None:
             return self.whole.words(scope)
-        return [without_nul(self.text_value(scope), 0)]
+        parts = (part if isinstance(part, str) else part.text_value(scope, "null") for part in self.parts)
+        return [without_nul("".join(parts), 0)]
 
     def shell(self, scope: Scope) -> str:
         """Return the shell command with each value quoted byte for byte; a list is several words, or within
@@ -245,6 +246,12 @@ def parse_tree(value: Json) -> Tree:
 
 
 Path = tuple[str | int, ...]
+
+
+def reference_of(value: Json) -> Chain | None:
+    """Return the name that an expression is, if a text is that expression and it is one name."""
+    whole = parse(value).whole if isinstance(value, str) else None
+    return whole.chain if whole is not None and whole.tree is None else None
 
 
 def walk(value: Json) -> Iterator[tuple[Path, Template | ExpressionError]]:

@@ -45,7 +45,7 @@ def _column(file: Any, name: str) -> Iterator[tuple[tuple[int, ...], Any]]:
 
 
 def _array(items: Any) -> Any:
-    """Return numbers as such; as Python's objects those that may be missing, and all else."""
+    """Return numbers as such; as Python's objects those of which some are missing, and all else."""
     kind, types = items.type, arrow.types
     whole = items.null_count == 0 and (types.is_integer(kind) or types.is_boolean(kind))
     if whole or types.is_floating(kind):

@@ -292,7 +292,7 @@ def _scalar(node: Scalar, verbatim: Verbatim, complaints: list[Complaint], key: 
         return resolve(node.text)
     except ValueError as error:
         hint = "put it in quotes to pass it as text"
-        complaints.append(Complaint(node.start, key, f"{error}: {node.text[:40]}", hint))
+        complaints.append(Complaint(node.start, key, str(error), hint))
         return math.inf
 
 

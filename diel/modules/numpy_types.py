@@ -21,7 +21,11 @@ class ToNumpy(NamedTuple):
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         from pydantic_core import core_schema  # here: as in `fitted`
 
-        return core_schema.no_info_after_validator_function(self.__call__, handler(source))
+        def make(value: Any, fits: Any) -> Any:
+            made = fits(value)
+            return self(value if isinstance(made, float) else made)  # as it was: a float may have lost digits
+
+        return core_schema.no_info_wrap_validator_function(make, handler(source))
 
     def __call__(self, value: Any) -> Any:
         try:

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from diel.errors import did_you_mean
 from diel.spec.model import Flaw, Flaws, Items, Json, Number, SpecModel, Text, optional, quote, refuse
-from diel.values import as_float
+from diel.values import as_float, spelled
 
 
 def _expression(value: Any) -> Any:
@@ -102,7 +102,7 @@ class Hyperparameter(SpecModel):
         for choice in choices:
             if choice == value and isinstance(choice, bool) == isinstance(value, bool):
                 return choice
-        listed = ", ".join(str(choice) for choice in choices)
+        listed = ", ".join(spelled(choices))
         hint = did_you_mean(str(value), [str(choice) for choice in choices])
         raise refuse(f"expected one of {listed}, found {quote(value)}", hint)
 

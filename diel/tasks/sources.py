@@ -15,7 +15,7 @@ from diel.attempt.bundle import AT_LAUNCHER
 from diel.axes.adaptive import Adaptive
 from diel.axes.domain import Group
 from diel.errors import HintedError
-from diel.expressions import parse_tree
+from diel.expressions import parse_tree, reference_of
 from diel.expressions.expression import PLACES, Lazily
 from diel.expressions.gathered import Gathered
 from diel.graph import Edge, Key
@@ -32,7 +32,7 @@ from diel.tasks.stage_run import StageRun
 from diel.tasks.stream import StreamLink
 from diel.tasks.texts import NOWHERE, Files, Texts
 from diel.tasks.watched import Watch
-from diel.units import Rule, UnitsError, conversions
+from diel.units import Rule, Units, UnitsError, conversions
 
 
 def link_of(
@@ -99,6 +99,13 @@ class Sources:
             self.conversions = conversions_of(run.spec, self.inputs.values())
         self.columns = columns_of(run.spec, self.inputs) if run.spec.module is not None else {}
         """The types of columns that contracts declare, by input of a module."""
+        self._begun = {
+            name: conversions(units, target)
+            for name, declared in run.spec.inputs.items()
+            if (target := declared.units) and (chain := reference_of(declared.initially))
+            if (source := self.link_of(chain)) and (units := _units_of(source))
+        }
+        """How values of `initially` in other units are converted, by input."""
         self._initially = {name: parse_tree(link.edge.initially) for name, link in self.inputs.items()}
         self._points: dict[tuple[str, ...], list[Group]] = {}
         """The points of the latest gather, by its axes."""
@@ -143,7 +150,12 @@ class Sources:
 
     def _begin(self, link: Link, scope: Mapping[str, Any]) -> Any:
         """Return the value that a task of the first round reads instead of the previous round's."""
-        return self._initially[str(link.edge.name)].value(scope)
+        name = str(link.edge.name)
+        value, rule = self._initially[name].value(scope), self._begun.get(name)
+        try:
+            return value if rule is None else rule.apply(value)
+        except UnitsError as error:
+            raise MissingInput(f"input '{name}': its `initially` is in other units: {error}") from None
 
     def output(self, link: Link, index: int) -> Any:
         """Return an upstream task's value along an edge. Raise MissingInput, or KeyError."""
@@ -304,11 +316,16 @@ def conversions_of(stage: Stage, links: Iterable[Link]) -> dict[str, Rule]:
     """Return the rules by input; empty where all units are the same."""
     rules: dict[str, Rule] = {}
     for link in links:
-        name, read = link.edge.name, str(link.edge.output)
+        name = link.edge.name
         target = stage.inputs[name].units if name in stage.inputs else None
         if name is None or target is None:
             continue
-        units = link.up.spec.outputs[read].units if read in link.up.spec.outputs else link.up.units_of(read)
+        units = _units_of(link)
         if units is not None and units != target and (rule := conversions(units, target)) is not None:
             rules[name] = rule
     return rules
+
+
+def _units_of(link: Link) -> Units | None:
+    read, outputs = str(link.edge.output), link.up.spec.outputs
+    return outputs[read].units if read in outputs else link.up.units_of(read)

@@ -88,3 +88,44 @@ def test_numbers_are_not_read_for_a_shape(
     monkeypatch.setattr(diel.formats.node, "sliced", None)
     monkeypatch.setattr("diel.formats.store.sliced", None)
     hold(task_dir, run_dir, "a.h5", inside="/grid", shape=[2, 3], dtype="float32")
+
+
+LACKING: dict[str, list[Any]] = {
+    "n": [None, 2],
+    "t": [1.5, None],
+    "b": [True, None],
+    "s": [None, "a"],
+    "w": [1, 2],
+}
+
+
+@pytest.mark.parametrize(("column", "kind"), [("n", "int"), ("n", "float"), ("b", "bool"), ("s", "str")])
+def test_a_null_in_a_column_of_parquet_breaks_its_promise(
+    task_dir: Path, run_dir: Path, column: str, kind: str
+) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow.parquet").write_table(arrow.table(LACKING), task_dir / "a.parquet")
+    whole = Output.model_validate({"path": "a.parquet", "columns": {"w": "int"}})
+    assert collect_files({"out": "a.parquet"}, task_dir, run_dir, {"out": whole})
+    output = Output.model_validate(
+        {"path": "a.parquet", "columns": {"w": "int", column: kind}, "finite": True}
+    )
+    place = LACKING[column].index(None)
+    with pytest.raises(ModuleError, match=rf"a.parquet: {column}\[{place}\] is null; expected {kind}"):
+        collect_files({"out": "a.parquet"}, task_dir, run_dir, {"out": output})
+
+
+@pytest.mark.parametrize(
+    ("promise", "words"), [({}, "is null; expected int"), ({"finite": True}, "is null"), (None, "nan")]
+)
+def test_a_whole_number_that_is_missing_breaks_a_promise(
+    task_dir: Path, run_dir: Path, promise: dict[str, Any] | None, words: str
+) -> None:
+    netcdf = pytest.importorskip("netCDF4")
+    with netcdf.Dataset(task_dir / "a.nc", "w") as file:
+        file.createDimension("x", 2)
+        file.createVariable("n", "i4", ("x",), fill_value=-9)[:] = [1, -9]
+    about = {"finite": True, "rows": 2} if promise is None else {"columns": {"n": "int"}, **promise}
+    output = Output.model_validate({"path": "a.nc", **about})
+    with pytest.raises(ModuleError, match=rf"a.nc: n\[1\] .*{words}"):
+        collect_files({"out": "a.nc"}, task_dir, run_dir, {"out": output})

@@ -339,6 +339,7 @@ def test_a_binary_file_is_no_table(hold: Hold, task_dir: Path) -> None:
         ("a,b\n1,2\n3,4,5\n", "row 2 (line 3): it has 3 cells, and the header 2"),
         ("a,b,c\n1,2,inf\n", "row 1 (line 2): c is 'inf'; expected a finite number"),
         ("a,b\n1e400,2\n", "a is '1e400'; expected a finite number"),
+        ("a,b\n1e-400,2\n", "a is '1e-400'; expected a finite number"),
         ("a,b\n1," + "9" * 5000 + "\n", "b is '99999"),
         (",".join(f"c{number}" for number in range(5000)) + "\n", "no column 'a'; it has: c0, c1"),
     ],

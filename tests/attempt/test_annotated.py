@@ -95,6 +95,14 @@ FITS: list[tuple[str, Any]] = [
     ("'Size'", 99),
 ]
 MISFITS: list[tuple[str, Any, str]] = [
+    ("numpy.float64", 2**53 + 1, "expected what numpy.float64 holds exactly"),
+    ("np.float32", 2**53 + 1, "expected what numpy.float32 holds exactly"),
+    ("list[np.float64]", [2**53 + 1], "expected what numpy.float64 holds exactly"),
+    ("dict[str, np.float64 | None]", {"a": 2**53 + 1}, "expected what numpy.float64 holds exactly"),
+    ("np.floating", 2**53 + 1, "expected what numpy.float64 holds exactly"),
+    ("np.int32", 2**40, "expected what numpy.int32 holds exactly"),
+    ("np.float64", "1", 'expected a number, found "1"'),
+    ("np.float64", True, "expected a number, found true"),
     ("int", "9", 'expected a whole number, found "9"'),
     ("int", 8.5, "expected a whole number, found 8.5"),
     ("int", 8.0, "expected a whole number, found 8.0"),

@@ -112,6 +112,21 @@ def test_of_several_outputs_the_most_unsure_counts(asking: Asking) -> None:
     assert asking(both).values == {"y": 2.0}
 
 
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"prediction": [2.0, 99.0], "deviation": [0.0]},
+        {"prediction": [2.0], "deviation": [0.0, 9.0]},
+        {"prediction": [], "deviation": []},
+        {"prediction": {"0": 2.0}, "deviation": [0.0]},
+    ],
+)
+def test_an_answer_for_another_number_of_rows_is_none(asking: Asking, extra: dict[str, Any]) -> None:
+    asked = asking(extra)
+    assert asked.values is None
+    assert "of one row is" in asked.message
+
+
 def test_without_an_uncertainty_only_an_endless_tolerance_will_do(asking: Asking) -> None:
     asked = asking(answer(2.0))
     assert asked.values is None
@@ -123,7 +138,7 @@ def test_without_an_uncertainty_only_an_endless_tolerance_will_do(asking: Asking
     ("said", "message"),
     [
         ("nonsense", "found something else"),
-        ({"prediction": []}, "found something else (IndexError"),
+        ({"prediction": []}, "found something else (TypeError"),
         ({"prediction": [{"z": 1.0}]}, "found something else (KeyError"),
         ({"prediction": [None]}, "found something else (TypeError"),
         ({"prediction": ["1.5"], "deviation": [0.0]}, "for y it is not a number, but of type str"),
@@ -131,7 +146,7 @@ def test_without_an_uncertainty_only_an_endless_tolerance_will_do(asking: Asking
         ({"prediction": [1.5], "deviation": ["0"]}, "for y it is not a number, but of type str"),
         ({"prediction": [1.5], "deviation": [-0.1]}, "the service gives an uncertainty of -0.1 for y"),
         ({"prediction": [10**400], "deviation": [0.0]}, "the service answers inf for y"),
-        ([1.5], "found something else (TypeError"),
+        ([1.5], "found something else (AttributeError"),
         ("[" * 100_000, "no JSON"),
         ('{"prediction": [NaN], "deviation": [0.0]}', "the service answers nan for y"),
         ('{"prediction": [1.0], "deviation": [Infinity]}', "the service answers inf for y"),

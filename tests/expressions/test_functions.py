@@ -21,7 +21,7 @@ from tests.expressions.evaluating import SCOPE, failure, value
         ("[sqrt(4), exp(0), log(1), log10(100), floor(1.5), ceil(1.5)]", [2.0, 1.0, 0.0, 2.0, 1, 2]),
         ("[any([false, 1]), all([1, 0]), range(2), range(1, 6, 2)]", [True, False, [0, 1], [1, 3, 5]]),
         ("sorted([1, 3, 2], reverse=true)", [3, 2, 1]),
-        ("str(true) + str(null) + str(0.1)", "true0.1"),
+        ("str(true) + str(null) + str(0.1)", "truenull0.1"),
         ("'ab' * 2 + 'c'", "ababc"),
         ("join([1, 0.5, 'a', true])", "1 0.5 a true"),
         ("join([[1, 2], [3, 4]], '; ')", "1 2; 3 4"),
@@ -50,6 +50,8 @@ def test_where_keeps_what_a_condition_of_its_own_holds_for() -> None:
         ("format(1.5, '9999f')", "format: '9999f' is no format"),
         ("format(1.5, 'd')", "format: cannot compute with 1.5 and 'd'"),
         ("format([1], 's')", "format: expected one value, found a list"),
+        ("fortran(float('nan'))", "fortran: namelists have no form for nan that all compilers read"),
+        ("fortran([1.0, -float('inf')])", "fortran: namelists have no form for -inf"),
         ("fortran({})", "fortran: expected a number, a text or a truth value, found a mapping"),
     ],
 )

@@ -75,7 +75,8 @@ def test_a_list_gives_several_words_and_anything_else_one() -> None:
     assert parse("${{ [] }}").words(SCOPE) == []
     assert parse("${{ [1, true, [2]] }}").words(SCOPE) == ["1", "true", "[2]"]
     assert parse("${{ temperature }}").words(SCOPE) == ["1.5"]
-    assert parse("${{ nothing }}").words(SCOPE) == [""]
+    assert parse("${{ nothing }}").words(SCOPE) == ["null"]
+    assert parse("-a=${{ nothing }}").words(SCOPE) == ["-a=null"]
     assert parse("T=${{ temperature }}").words(SCOPE) == ["T=1.5"]
     assert parse("-v").words(SCOPE) == ["-v"]
     with pytest.raises(ExpressionError, match="NUL"):

@@ -8,7 +8,8 @@ import pytest
 
 from diel.errors import SpecError, UsageError
 from diel.load import Document, load_text
-from diel.registry import Change, append_change, current, read_changes, resolve
+from diel.registry import Change, append_change, current, read_changes, resolve, typed
+from diel.spec import Flaws, Hyperparameter
 
 TEXT = """diel: 1
 name: test
@@ -61,7 +62,6 @@ def test_a_setting_beats_a_later_file_beats_an_earlier_one(document: Document, t
     ("setting", "name", "value"),
     [
         ("hp.hidden=32", "hidden", 32),
-        ("hidden=0x20", "hidden", 32),
         ("rate=1e-3", "rate", 1e-3),
         ("rate=1", "rate", 1.0),
         ("optimiser=sgd", "optimiser", "sgd"),
@@ -95,6 +95,9 @@ def test_the_last_of_two_settings_holds(document: Document) -> None:
         ("hidden=" + "9" * 5000, "expected a whole number"),
         ("rate=", "expected a number, found nothing"),
         ("rate=.nan", "expected a finite number, found .nan"),
+        ("hidden=007", "expected a number in the usual way, found 007\\n    write 7"),
+        ("hidden=0x10", "found 0x10\\n    write 16"),
+        ("rate=00.5", "found 00.5\\n    write 0.5"),
         ("verbose=yes", "expected true or false, found 'yes'"),
         ("optimiser=adm", "expected one of adam, sgd, 3"),
         ("hidden", "expected NAME=VALUE"),
@@ -179,3 +182,19 @@ def test_a_project_value_that_does_not_fit_is_refused_with_key_bounds_and_the_wa
     assert "expected at most 256 (`high`), found 1000 (promotion of x-3, trial 7)" in problem.message
     assert "`diel params set hidden --unset --runs there`" in problem.hint
     assert resolve(document, ["hidden=32"], project=project).plain()["hidden"] == 32
+
+
+def test_a_text_that_is_spelled_as_another_choice_is_set_and_shown_in_quotes() -> None:
+    spec = Hyperparameter.model_validate({"type": "choice", "choices": [1, "1", 2.5, True, "true", "a"]})
+    read = {text: typed(spec, text) for text in ("1", '"1"', "2.5", "true", '"true"', "a", '"a"')}
+    assert {text: (type(value), value) for text, value in read.items()} == {
+        "1": (int, 1),
+        '"1"': (str, "1"),
+        "2.5": (float, 2.5),
+        "true": (bool, True),
+        '"true"': (str, "true"),
+        "a": (str, "a"),
+        '"a"': (str, "a"),
+    }
+    with pytest.raises(Flaws, match='expected one of 1, "1", 2.5, true, "true", a, found'):
+        typed(spec, "b")

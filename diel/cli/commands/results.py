@@ -77,7 +77,8 @@ def command(
     table, flaws = read(paths, listed)
     missing = [*table.missing.values(), *flaws]
     if parquet is not None:
-        write_parquet(table, parquet)
+        for note in write_parquet(table, parquet):
+            click.echo(f"{parquet}: {note}", err=True)
         click.echo(f"{parquet}: {counted(len(table.rows), 'row')} of {', '.join(table.columns)}")
     elif as_csv:
         click.echo(csv_text(table).encode("utf-8", "surrogateescape"), nl=False)

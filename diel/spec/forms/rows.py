@@ -28,7 +28,7 @@ from diel.spec.model import (
     written_as,
 )
 from diel.terms import LIBRARIES, split_place, suffix_of
-from diel.values import BEYOND, LARGEST, SMALLEST, cell_value, read_json
+from diel.values import BENEATH, BEYOND, LARGEST, SMALLEST, cell_value, is_not_zero, read_json
 
 _PLAIN = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 """A number, and hardly an id. All else is text: `007`, `+5`, `0x10`, `1_000`, `.5`, `1.`, ` 7 `, nothing."""
@@ -95,6 +95,9 @@ def _numbers(cells: Sequence[str]) -> list[Any]:
     if high == math.inf or low == -math.inf:
         row = values.index(high if high == math.inf else low)
         raise BadCell(row, f"{cells[row]:.60}: {BEYOND}")
+    for row, value in enumerate(values):
+        if value == 0 and is_not_zero(cells[row]):
+            raise BadCell(row, f"{cells[row]:.60}: {BENEATH}")
     beyond = low < SMALLEST or high > LARGEST
     if beyond and any(isinstance(value, int) and not SMALLEST <= value <= LARGEST for value in values):
         return list(cells)

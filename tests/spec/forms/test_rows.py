@@ -133,6 +133,7 @@ def test_a_json_list_is_a_file_of_points_too(tmp_path: Path) -> None:
         ("p.json", '{"a": 1}', "expected a list of points"),
         ("p.json", "[1, ", "not JSON"),
         ("p.csv", "a\n1e400\n", "p.csv:2: column 'a': 1e400: a number beyond 1.8e308"),
+        ("p.csv", "a\n0.0\n-1.5e-400\n", "p.csv:3: column 'a': -1.5e-400: a number below 4.9e-324"),
         ("p.jsonl", '{"a": 1e400}', "p.jsonl:1: not a JSON value: a number beyond 1.8e308"),
         ("p.jsonl", '{"a": 1, "a": 2}', 'p.jsonl:1: not a JSON value: the key "a" is there twice'),
     ],
