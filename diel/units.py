@@ -150,9 +150,10 @@ def contradict(own: str, promised: str) -> bool:
     except UnitsError:
         return False
     try:
-        return conversion(own, promised) != Conversion()
+        rule = conversion(own, promised)
     except UnitsError:
         return True
+    return rule.offset != 0 or not math.isclose(rule.factor, 1, rel_tol=1e-8)  # amu is g/mol but for digits
 
 
 @lru_cache

@@ -243,6 +243,7 @@ def test_units_that_nobody_can_read_contradict_nothing() -> None:
     assert not any(
         contradict(own, "eV") for own in ("", "eV", "electron_volt", "m s-1", "days since 2000-01-01", "fooo")
     )
+    assert not contradict("amu", "g/mol")
     assert all(contradict(own, "eV") for own in ("kJ/mol", "K"))
 
 

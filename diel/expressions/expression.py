@@ -108,9 +108,8 @@ class Expression:
     def words(self, scope: Scope) -> list[str]:
         """Return the value as words of a command: one for each item of a list."""
         value = self._handed_on(scope)
-        texts = (
-            "null" if item is None else self._written(item) for item in (value if is_list(value) else [value])
-        )
+        items = value if is_list(value) else [value]
+        texts = ("null" if item is None else self._written(item) for item in items)
         return [without_nul(text, self.offset) for text in texts]
 
     def text_value(self, scope: Scope, null: str = "") -> str:

@@ -245,6 +245,10 @@ def _join(values: Any, between: str = " ") -> str:
     return str(between).join(_join(item) if is_list(item) else written(item) for item in values)
 
 
+def _text(value: Any) -> str:
+    return "null" if value is None else written(value)
+
+
 _FORMAT = re.compile(r"[<>^=]?[-+ ]?0?\d{0,3}[,_]?(\.\d{1,3})?[bcdeEfgGnosxX%]?")
 
 
@@ -297,11 +301,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "join": _join,
     "len": len,
     "size": size,
-    "str": lambda value: (
-        ListText.of(value, written)
-        if isinstance(value, Gathered)
-        else written(value) or "null" * (value is None)
-    ),
+    "str": lambda value: ListText.of(value, written) if isinstance(value, Gathered) else _text(value),
     "where": _where,
 }
 """The functions of expressions. Each is fast and its result small, whatever it is given."""

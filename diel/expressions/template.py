@@ -250,7 +250,8 @@ Path = tuple[str | int, ...]
 
 def reference_of(value: Json) -> Chain | None:
     """Return the name that an expression is, if a text is that expression and it is one name."""
-    whole = parse(value).whole if isinstance(value, str) else None
+    text = next((template for path, template in walk(value) if not path), None)
+    whole = text.whole if isinstance(text, Template) else None
     return whole.chain if whole is not None and whole.tree is None else None
 
 
