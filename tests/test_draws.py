@@ -36,3 +36,17 @@ def test_a_late_import_shifts_no_draw_of_any_task(tmp_path: Path, name: str) -> 
         run = project.workflow(flow).run("--site", "one", "--no-cache")
         found.append(dict(zip(order, run.values("s", "x"), strict=True)))
     assert found[0] == found[1]
+
+
+def test_separators_of_json_are_put_back(tmp_path: Path) -> None:
+    module = """
+    import json
+
+    def wide(n: int) -> dict:
+        text = json.dumps({"a": [1, 2]})
+        json.JSONEncoder.item_separator, json.JSONEncoder.key_separator = "; ", " = "
+        return {"text": text, "many": [1, 2]}
+    """
+    flow = "axes: {n: {range: 3}}\nstages: {s: {module: 'wide:wide', over: [n]}}"
+    run = Project(tmp_path).module("wide", module).machine("one", 1).workflow(flow).run("--site", "one")
+    assert run.values("s", "text") == ['{"a": [1, 2]}'] * 3

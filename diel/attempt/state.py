@@ -265,6 +265,11 @@ _KEPT = (
     _OfProcess("gc", lambda it: it.get_threshold(), lambda it, sizes: it.set_threshold(*sizes)),
     _pair("_csv", "field_size_limit", "field_size_limit", 131072),
     _OfProcess("_csv", _dialects, _write_dialects, lambda _: _DIALECTS_OF_PYTHON),
+    _OfProcess(
+        "json.encoder",
+        lambda it: (it.JSONEncoder.item_separator, it.JSONEncoder.key_separator),
+        lambda it, two: [*map(setattr, (it.JSONEncoder,) * 2, ("item_separator", "key_separator"), two)],
+    ),
     _pair("_thread", "stack_size", "stack_size", 0),
     _pair("sys", "getswitchinterval", "setswitchinterval"),
     _pair("calendar", "firstweekday", "setfirstweekday", 0),
