@@ -74,3 +74,43 @@ def test_variables_that_nobody_declares_are_said_and_in_the_key(
     monkeypatch.setenv("SIM_STEPS", "900")
     project.diel("resume", run.id, code=1)
     assert run.counts("steps") == {"cached": 1}, "a run keeps what it began with"
+
+
+def test_variables_that_nobody_declares_reach_every_environment_unless_it_sets_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = Project(tmp_path).workflow(
+        """
+        environments:
+          v: {variables: {Q: 1}}
+          s: {setup: ["export Q=1"]}
+          c: {conda: conda}
+          own: {setup: ["export SIM_STEPS=7"]}
+          hidden: {setup: [". ./hidden.sh"]}
+          reads: {setup: ["export TWICE=$(( SIM_STEPS * 2 ))"]}
+        templates: {any: {command: 'echo ${SIM_STEPS:-10} ${TWICE:-none}'}}
+        stages:
+          v: {extends: any, environment: v}
+          s: {extends: any, environment: s}
+          c: {extends: any, environment: c}
+          own: {extends: any, environment: own}
+          hidden: {extends: any, environment: hidden}
+          chosen: {extends: any, environment: "${{ 's' if task.index == 0 else 'c' }}"}
+          reads: {command: 'echo 0 $TWICE', environment: reads}
+        """
+    )
+    (tmp_path / "conda" / "conda-meta").mkdir(parents=True)
+    (tmp_path / "hidden.sh").write_text("export SIM_STEPS=8\n")
+    for steps in ("500", "600"):
+        monkeypatch.setenv("SIM_STEPS", steps)
+        said = project.diel("run", "flow.yaml")
+        run = project.newest()
+        found = {stage: (run.root / f"tasks/{stage}/0/stdout").read_text().split() for stage in "vsc"}
+        assert found == {stage: [steps, "none"] for stage in "vsc"}
+        printed = [project.diel("logs", run.id, stage).split()[-2:] for stage in ("own", "hidden", "chosen")]
+        assert printed == [["7", "none"], ["8", "none"], [steps, "none"]]
+        assert project.diel("logs", run.id, "reads").split()[-1] == str(2 * int(steps))
+        warned = "the command reads $SIM_STEPS, which nothing declares: it is that of this shell"
+        assert said.count(warned) == 6, said
+        assert said.count(f"{warned} unless its environment sets another") == 5
+    assert run.counts("own") == {"cached": 1}

@@ -82,6 +82,8 @@ class Work(NamedTuple):
     """The files that all its tasks read where they lie."""
     apart: bool = False
     """Whether each of its tasks has a process of its own, though it is a function."""
+    from_shell: tuple[str, ...] = ()
+    """Variables of the user's shell among those of its requests: an environment may set others."""
 
     def within(self, resources: Resources) -> Work:
         """Return the same with what one attempt asked for: a retry can get more than its stage says."""

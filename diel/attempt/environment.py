@@ -83,11 +83,14 @@ def surround(
         attempt.group = None
         dog.begin(attempt)
 
+    names = attempt.work.from_shell
+    shell = {name: declared[name] for name in names if name in declared}
+    declared = {name: value for name, value in declared.items() if name not in names}
     of_task = any(_OF_TASK.search(line) for line in prepared.lines)
-    key = (prepared.folder, own[_THREADS], *prepared.lines)
+    key = (prepared.folder, own[_THREADS], *prepared.lines, *map("=".join, shell.items()))
     evaluated = None if of_task else _known.get(key)
     if evaluated is None:
-        start = {**base, **(own if of_task else {_THREADS: own[_THREADS]})}
+        start = {**base, **shell, **(own if of_task else {_THREADS: own[_THREADS]})}
         evaluated = evaluate(prepared, attempt.task_dir, start, run, sys.stderr.write)
         if not of_task:
             _known[key] = evaluated

@@ -16,7 +16,7 @@ from diel.load import Document
 from diel.load.document import leading_zeros
 from diel.project.run_file import enlarged_designs
 from diel.spec.forms.rows import Derived, FileForm, types_of
-from diel.spec.variables import read_variables
+from diel.spec.variables import may_set_others, read_variables
 
 
 def warnings(checked: Checked, runs: Path) -> Iterator[Problem]:
@@ -102,10 +102,14 @@ def undeclared_variables(document: Document) -> Iterator[Problem]:
     for stage, spec in document.spec.stages.items():
         for name, place in read_variables(document.spec, spec).items():
             value = os.environ.get(name)
+            others = may_set_others(document.spec, spec)
+            if value is None and others:
+                continue
             if value is None:
                 now, text = "not set here, so the command finds none", "VALUE"
             else:
-                now, text = "that of this shell, and in the key of each task", json.dumps(value)
+                unless = " unless its environment sets another" if others else ""
+                now, text = f"that of this shell{unless}, and in the key of each task", json.dumps(value)
             shown = "VALUE" if _SECRET.search(name) or len(text) > _LONGEST else text
             message = f"the command reads ${name}, which nothing declares: it is {now}"
             hint = f"write `env: {{{name}: {shown}}}` in the stage, or set it in its environment"

@@ -29,30 +29,36 @@ _OWN = re.compile(
 
 def read_variables(workflow: Workflow, stage: Stage) -> dict[str, int]:
     """Return the variables that a stage's command reads by name, if neither diel sets them nor the stage or
-    its environment declares them, with the place in the text of each; 0 for a command that is a list."""
-    declared = set(stage.env)
-    if stage.is_surrounded:
-        around = workflow.environments.get(stage.environment or "")
-        if around is None or around.model_fields_set != {"variables"}:
-            return {}  # the environment's lines and modules may set any
-        declared |= set(around.variables)
+    its environment declares them, with the place in the text of each; 0 for a command that is a list, and
+    for the lines of an environment, which are read before it."""
+    around = workflow.environments.get(stage.environment or "")
+    lines = "" if around is None else "".join(f"{line}\n" for line in around.setup)
+    declared = {*stage.env, *(() if around is None else around.variables)}
     places: dict[str, int] = {}
-    for name, place in _read(stage):
+    for name, place in _read(stage, lines):
         if name not in declared and not (is_carried(name) or _OWN.fullmatch(name)):
-            places.setdefault(name, place)
+            places.setdefault(name, max(0, place))
     return places
 
 
-def _read(stage: Stage) -> Iterator[tuple[str, int]]:
+def may_set_others(workflow: Workflow, stage: Stage) -> bool:
+    """Return whether a stage's environment may set variables that its definition does not name."""
+    around = workflow.environments.get(stage.environment or "")
+    named = {"description", "python", "variables"}
+    return stage.is_surrounded and (around is None or not around.model_fields_set <= named)
+
+
+def _read(stage: Stage, lines: str) -> Iterator[tuple[str, int]]:
     if isinstance(stage.command, str):
         if reads_quotes(stage.interpreter):
-            yield from _in_shell(stage.command)
+            yield from ((name, place - len(lines)) for name, place in _in_shell(lines + stage.command))
         yield from ((match[1], match.start(1)) for match in _BY_NAME.finditer(stage.command))
         return
+    yield from ((name, 0) for name, _ in _in_shell(lines))
     words = [word for word in stage.command or () if isinstance(word, str)]
     for before, word in pairwise(words):
         if re.fullmatch(r"-\w*c", before):
-            yield from ((name, 0) for name, _ in _in_shell(word))
+            yield from ((name, 0) for name, _ in _in_shell(lines + word))
             yield from ((match[1], 0) for match in _BY_NAME.finditer(word))
 
 
@@ -86,11 +92,11 @@ def shell_of(workflow: Workflow, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def apply_shell(workflow: Workflow, shell: Mapping[str, str]) -> None:
-    """Declare for each stage the variables of these that its command reads."""
+    """Declare for each stage the variables of these that its command reads; its environment beats them."""
     for name, stage in workflow.stages.items() if shell else ():
         read = {key: shell[key] for key in read_variables(workflow, stage) if key in shell}
         if read:
-            workflow.stages[name] = stage.model_copy(update={"env": {**read, **stage.env}})
+            workflow.stages[name] = stage.with_shell(read)
 
 
 def apply_sizes(workflow: Workflow, sizes: Mapping[str, Mapping[str, Any]]) -> None:

@@ -78,6 +78,7 @@ def work_of(
         },
         launches=launches(stage) if launcher else False,
         apart=stage.isolation is not None,
+        from_shell=stage.from_shell,
     )
 
 
