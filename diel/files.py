@@ -46,6 +46,12 @@ def replacing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[Binar
             os.unlink(part)
 
 
+def resolved(path: str) -> str:
+    """Return a place for a file, or a directory, by no links: what is put there replaces a link to a file."""
+    folder, name = os.path.split(path)
+    return os.path.realpath(path) if os.path.isdir(path) else os.path.join(os.path.realpath(folder), name)
+
+
 def is_own(status: os.stat_result, *, bits: int = 0) -> bool:
     """Return whether only this user, or root, can write into a directory; `bits` are the bits of its
     mode that must not be set.

@@ -229,3 +229,59 @@ def test_a_file_of_a_directory_that_another_output_is_put_into_is_told(tmp_path:
         "status"
     )
     assert below(tmp_path / "out") == ["a", "b", "c"]
+
+
+def test_links_to_one_directory_are_one_place(tmp_path: Path) -> None:
+    project = Project(tmp_path).workflow("""
+        axes: {m: {values: [a, b]}}
+        stages:
+          s:
+            over: [m]
+            command: 'echo ${{ m }} > x.txt; mkdir d; echo ${{ m }} > d/x'
+            outputs: {x: {path: x.txt, export: "l${{ m }}/x.txt"}, d: {path: d, export: "t${{ m }}"}}
+        """)
+    (tmp_path / "real").mkdir()
+    for m in "ab":
+        (tmp_path / f"l{m}").symlink_to("real")
+        (tmp_path / f"t{m}").mkdir()
+    said = project.diel("validate", "flow.yaml", code=2)
+    assert (
+        "'lb/x.txt' is written by several tasks: the values m=b and m=a give the same path"
+        in said.replace("\n    ", ": ")
+    )
+    (tmp_path / "lb").unlink()
+    (tmp_path / "lb").mkdir()
+    (tmp_path / "tb").rmdir()
+    (tmp_path / "tb").symlink_to("ta")
+    assert "'tb' is written by several tasks" in project.diel("validate", "flow.yaml", code=2)
+
+
+def test_links_that_are_made_meanwhile_are_one_place_too(tmp_path: Path) -> None:
+    project = Project(tmp_path).workflow("""
+        stages:
+          link: {command: 'cd ../../../../..; mkdir real; ln -s real la; ln -s real lb'}
+          a: {after: [link], command: 'echo a > x', outputs: {x: {path: x, export: la/x}}}
+          b: {after: [a], command: 'echo b > x', outputs: {x: {path: x, export: lb/x}}}
+        """)
+    said = project.diel("run", "flow.yaml", code=1)
+    assert "real/x is written by 'x' of a/0 and 'x' of b/0" in said
+    assert [path.name for path in (tmp_path / "real").iterdir()] == ["x"]
+
+
+@pytest.mark.parametrize("words", [("run", "flow.yaml"), ("resume", "--update")])
+def test_what_is_not_delivered_is_said_without_progress_too(tmp_path: Path, words: tuple[str, ...]) -> None:
+    project = Project(tmp_path).workflow("""
+        stages:
+          s: {command: 'cat ${{ files.n }} > x', files: {n: n}, outputs: {x: {path: x, export: x.txt}}}
+          t: {command: 'test -e ../../../../../good', after: [s]}
+        """)
+    (tmp_path / "n").write_text("1\n")
+    assert "another file" not in project.diel("run", "flow.yaml", "-q", code=1)
+    (tmp_path / "x.txt").write_text("edited\n")
+    (tmp_path / "n").write_text("2\n")
+    (tmp_path / "good").touch()
+    process = project.start(*words, "-q")
+    out, err = process.communicate()
+    assert (process.returncode, "x.txt" in out) == (0, False)
+    assert "1 export of s.x met another file: " in err
+    assert "edited\n" in [path.read_text() for path in tmp_path.glob("x.txt*")]

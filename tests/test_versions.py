@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -594,3 +595,68 @@ def test_a_folder_that_is_another_while_a_task_runs_fails_it(tmp_path: Path, edi
     assert {record["class"] for record in run.records("failed", "work")} == {"changed"}
     assert "was written while the task ran" in run.records("failed", "work")[0]["message"]
     assert run.counts("work")["done"] == 1
+
+
+@pytest.mark.parametrize("edited", ["flow.yaml", "part.yaml"])
+def test_a_workflow_that_was_edited_since_is_told_with_what_takes_it(tmp_path: Path, edited: str) -> None:
+    project = Project(tmp_path).workflow("""
+        include: {p: {file: part.yaml}}
+        stages:
+          a: {module: "lab:run"}
+          b: {command: "test -e ../../../../../good", after: [a]}
+        """)
+    write(tmp_path / "part.yaml", "diel: 1\nname: part\nstages: {c: {command: 'echo 1'}}\n")
+    write(tmp_path / "lab.py", "def run() -> dict:\n    return {'v': 1}\n")
+    project.run(code=1)
+    assert "changed since" not in project.diel("resume", code=1)
+    write(tmp_path / edited, (tmp_path / edited).read_text().replace("echo 1", "echo 2") + "# more\n")
+    line = f"{edited} changed since flow-1 began; the old text is used: `diel run flow.yaml` takes what is"
+    assert line in project.diel("resume", code=1)
+    write(tmp_path / "lab.py", "def run() -> dict:\n    return {'v': 2}\n")
+    write(tmp_path / "good", "")
+    assert line in project.diel("resume", "--update")
+    assert line in project.diel("resume")
+
+
+def test_what_python_caches_beside_sources_changes_nothing(tmp_path: Path) -> None:
+    project = Project(tmp_path).workflow(f"""
+        axes: {{n: {{range: 2}}}}
+        stages:
+          a: {{over: [n], files: {{code: src}}, command: [{sys.executable}, "${{{{ files.code }}}}/main.py"]}}
+        """)
+    write(tmp_path / "src/main.py", "import pkg.deep\n")
+    write(tmp_path / "src/pkg/__init__.py", "")
+    write(tmp_path / "src/pkg/deep.py", "")
+    run = project.run()
+    assert run.counts("a") == {"done": 2}
+    assert list((tmp_path / "src").rglob("__pycache__"))
+    assert project.run().counts("a") == {"cached": 2}
+    for folder in [*(tmp_path / "src").rglob("__pycache__")]:
+        shutil.rmtree(folder)
+    assert project.run().counts("a") == {"cached": 2}
+    write(tmp_path / "src/pkg/deep.pyc", "what Python reads without a source is a source")
+    assert project.run().counts("a") == {"done": 2}
+
+
+@pytest.mark.parametrize(
+    ("edit", "told"),
+    [
+        ("echo 1 >> pkg/b.py", "was written while the task ran: its file 'pkg/b.py' was written since"),
+        ("touch pkg/b.py", "was written while the task ran: its file 'pkg/b.py' was written since"),
+        (
+            "touch pkg/z.py",
+            "is not what it was when the run first read it: its file 'pkg/z.py' was written since",
+        ),
+        ("rm pkg/b.py", "is not what it was when the run first read it: a file in it came or went"),
+    ],
+)
+def test_the_file_of_a_directory_that_was_changed_is_named(tmp_path: Path, edit: str, told: str) -> None:
+    project = Project(tmp_path).workflow(f"""
+        stages: {{a: {{files: {{code: src}}, command: "cd ${{{{ files.code }}}}; {edit}"}}}}
+        """)
+    for name in ("main.py", "pkg/a.py", "pkg/b.py"):
+        write(tmp_path / "src" / name, "")
+    assert told.partition(": ")[2] in project.run(code=1).failure("a")["message"]
+    said = project.diel("explain", "last", "a", code=None)
+    assert "put it back, then `diel resume flow-1`" in said
+    assert "tasks write into their own directories" in said

@@ -164,18 +164,24 @@ def identities_below(directory: str | Path) -> tuple[dict[str, str], int]:
     """Return the identities of what a directory holds, and when a file or any directory last changed, in ns.
     Raise OSError."""
     identities: dict[str, str] = {}
-    changed, folders = os.stat(directory).st_ctime_ns, {""}
+    changed, folders = _changed_folder(directory), {""}
     for name, link in entries_below(directory):
         folder = os.path.dirname(name)
         while folder not in folders:  # it tells what came and went
             folders.add(folder)
-            changed = max(changed, os.stat(os.path.join(directory, folder)).st_ctime_ns)
+            changed = max(changed, _changed_folder(os.path.join(directory, folder)))
             folder = os.path.dirname(folder)
         identities[name] = "" if link is None else f"{LINK}{link}"
         if not (identities[name] or name.endswith("/")):
             status = os.stat(os.path.join(directory, name))
             identities[name], changed = _identity(status), max(changed, status.st_ctime_ns)
     return identities, changed
+
+
+def _changed_folder(path: str | Path) -> int:
+    """Return when a directory last changed, in ns; 0 where Python may have, which makes its cache there."""
+    changed, cache = os.stat(path).st_ctime_ns, os.path.join(path, "__pycache__")
+    return 0 if os.path.isdir(cache) and os.stat(cache).st_ctime_ns >= changed else changed
 
 
 def _identity(status: os.stat_result) -> str:
@@ -268,8 +274,8 @@ def files_below(directory: str | Path) -> list[str]:
 
 
 def entries_below(directory: str | Path) -> list[TreeEntry]:
-    """Return all that a directory holds, relative to it and sorted by its parts: no pipes, no sockets. A link
-    to a file counts as the file; one to a directory of another tree as that directory."""
+    """Return all that a directory holds, relative to it and sorted by its parts: no pipes, no sockets, no
+    caches of Python. A link to a file is the file; one to a directory of another tree is that directory."""
     top = os.fspath(directory)
     return sorted(_entries(top, "", ((os.path.realpath(top), ""),)), key=lambda entry: entry.name.split("/"))
 
@@ -280,7 +286,7 @@ _SYSTEM = ("/proc", "/sys", "/dev")
 def _entries(top: str, prefix: str, trees: tuple[tuple[str, str], ...]) -> Iterator[TreeEntry]:
     """`trees` are the top and the directories entered by links, each with its name below the top."""
     with os.scandir(os.path.join(top, prefix)) as listing:
-        inner = list(listing)
+        inner = [entry for entry in listing if entry.name != "__pycache__"]  # any reader may write it
     if prefix and not inner:
         yield TreeEntry(prefix)
     for entry in inner:

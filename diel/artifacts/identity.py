@@ -19,6 +19,7 @@ from diel.artifacts.artifact import (
     Artifact,
     Way,
     content,
+    files_below,
     identities_below,
     identity_of,
     list_file,
@@ -171,11 +172,18 @@ def hold(file: FirstLook) -> State:
     try:
         now = identity_of(path)
         if now[0] != identity and (changes := differences(path, digest, identity)):
-            why = f"is not what it was when the run first read it: {text_of(changes)}"
-            raise Changed(f"{name}: {path} {why}")
+            what = _newer_file(file) if os.path.isdir(path) else text_of(changes)
+            raise Changed(f"{name}: {path} is not what it was when the run first read it: {what}")
         return now, os.stat(path).st_nlink
     except OSError as error:
         raise Changed(f"{name}: {path} cannot be read any more: {error.strerror}") from error
+
+
+def _newer_file(whole: FirstLook) -> str:
+    """Return what differs in a directory, by the times of its files. Raise OSError."""
+    below, since = files_below(whole.path), whole.changed
+    newer = (name for name in below if os.stat(os.path.join(whole.path, name)).st_ctime_ns > since)
+    return next((f"its file '{name}' was written since" for name in newer), "a file in it came or went")
 
 
 class ReadFiles:
@@ -200,9 +208,10 @@ class ReadFiles:
         were written even if their content is the same again: nobody knows what the task read. Another hard
         link changes their times too, and nothing else."""
         for file, before in zip(self._files, self._states, strict=True):
-            after = hold(file)
-            if after[0] != before[0] and after[1] == before[1]:
-                raise Changed(f"{file.name}: {file.path} was written while the task ran")
+            (identity, changed), links = hold(file)
+            if (identity != before[0][0] or changed > before[0][1]) and links == before[1]:
+                why = f": {_newer_file(file)}" if os.path.isdir(file.path) else ""
+                raise Changed(f"{file.name}: {file.path} was written while the task ran{why}")
         if not failed:
             self._refuse(ended=True)
 

@@ -83,9 +83,8 @@ def surround(
         attempt.group = None
         dog.begin(attempt)
 
-    names = attempt.work.from_shell
-    shell = {name: declared[name] for name in names if name in declared}
-    declared = {name: value for name, value in declared.items() if name not in names}
+    shell = {name: value for name, value in declared.items() if name in attempt.work.from_shell}
+    declared = {name: value for name, value in declared.items() if name not in shell}
     of_task = any(_OF_TASK.search(line) for line in prepared.lines)
     key = (prepared.folder, own[_THREADS], *prepared.lines, *map("=".join, shell.items()))
     evaluated = None if of_task else _known.get(key)

@@ -101,9 +101,7 @@ def _mistyped_outputs(document: Document) -> Iterator[Problem]:
             file = (path or "").rpartition("/")[2]
             if not file or "${{" in file or file in text or f"outputs.{label}" in text:
                 continue
-            unnamed = {
-                word for word in _FILE.findall(text) if word not in (*paths.values(), *stage.files.values())
-            }
+            unnamed = {*_FILE.findall(text)} - {*paths.values()} - {*map(str, stage.files.values())}
             if near := _nearly(file, unnamed):
                 message = f"the command does not name '{file}', but it names '{near}'"
                 hint = f"if it writes '{near}', write that here: a task without its output fails"

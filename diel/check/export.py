@@ -17,6 +17,7 @@ from diel.check.names import visible_names
 from diel.check.scripts import named_files
 from diel.errors import counted
 from diel.expressions import ExpressionError, Template, parse
+from diel.files import resolved
 from diel.graph import Key
 from diel.load import Document
 from diel.modules.catalogue import Module
@@ -120,7 +121,7 @@ def _check_paths(
     writers: dict[str, str] = {}
     for scope in (space.scope(axes, place) for place in islice(space.unlike(axes), _LOOKED_AT)):
         text = template.text_value(scope)
-        path = os.path.normpath(check.folder / text)
+        path = resolved(os.path.normpath(check.folder / text))
         point = ", ".join(f"{n}={scope[n]}" for read in axes.values() for n in read)
         real = os.path.realpath(path)
         if path in writers and stage.when is not None:
@@ -131,10 +132,8 @@ def _check_paths(
         elif (other := owners.get(path)) is not None:
             hint = "give each a path of its own"
             if "." in name:  # a stage of another workflow
-                stage_there, label = name.partition(".")[2], key[3]
-                hint += (
-                    f", or one none: stages: {{{stage_there}: {{outputs: {{{label}: {{export: null}}}}}}}}"
-                )
+                there = name.partition(".")[2]
+                hint += f", or one none: stages: {{{there}: {{outputs: {{{key[3]}: {{export: null}}}}}}}}"
             check.add(key, f"{quote(text)} is written by '{other}' too", hint)
         elif what := next((own[n] for n in (real, *map(str, Path(real).parents)) if n in own), ""):
             check.add(key, f"{quote(text)} is {what}", "export to another path")
@@ -157,10 +156,8 @@ def _files_of_points(check: Check, values: Mapping[str, Any]) -> dict[str, str]:
                 space = Known.of(check, name, values)
                 axes = space.axes(template.references)
                 for place in islice(space.unlike(axes), _LOOKED_AT) if axes is not None else ():
-                    path = os.path.realpath(
-                        check.folder / template.text_value(space.scope(axes or {}, place))
-                    )
-                    own[path] = f"files.{label} of '{name}'"
+                    path = check.folder / template.text_value(space.scope(axes or {}, place))
+                    own[os.path.realpath(path)] = f"files.{label} of '{name}'"
     return own
 
 

@@ -16,7 +16,7 @@ from diel.load import Document
 from diel.load.document import leading_zeros
 from diel.project.run_file import enlarged_designs
 from diel.spec.forms.rows import Derived, FileForm, types_of
-from diel.spec.variables import may_set_others, read_variables
+from diel.spec.variables import read_variables
 
 
 def warnings(checked: Checked, runs: Path) -> Iterator[Problem]:
@@ -31,13 +31,10 @@ def warnings(checked: Checked, runs: Path) -> Iterator[Problem]:
         yield document.problem(("axes", label, "sample", "points"), f"{message}comes again", hint)
     for label, points in checked.points.items():
         for name, (cell, value) in points.lost.items():
-            kinds = {
-                c: "str" if c in points.lost else kind for c, kind in column_types(checked)[label].items()
-            }
+            kinds = column_types(checked)[label] | dict.fromkeys(points.lost, "str")
             hint = f"to keep it as it is written, add columns: {{{_written(kinds)}}}"
-            yield document.problem(
-                ("axes", label, "file"), f"column '{name}': {cell} is read as {value}", hint
-            )
+            message = f"column '{name}': {cell} is read as {value}"
+            yield document.problem(("axes", label, "file"), message, hint)
     yield from leading_zeros(document)
     yield from same_stages(document)
 
@@ -93,6 +90,7 @@ def _written(kinds: Mapping[str, str]) -> str:
 
 
 _SECRET = re.compile("TOKEN|KEY|SECRET|PASS", re.IGNORECASE)
+_NAMED = {"description", "python", "variables"}
 _LONGEST = 60
 """Characters of a value that a warning shows."""
 
@@ -100,9 +98,10 @@ _LONGEST = 60
 def undeclared_variables(document: Document) -> Iterator[Problem]:
     """Yield undeclared variables: the place that reads one, its value in this shell, and a declaration."""
     for stage, spec in document.spec.stages.items():
+        around = document.spec.environments.get(spec.environment or "")
+        others = spec.is_surrounded and not (around and around.model_fields_set <= _NAMED)
         for name, place in read_variables(document.spec, spec).items():
             value = os.environ.get(name)
-            others = may_set_others(document.spec, spec)
             if value is None and others:
                 continue
             if value is None:

@@ -29,6 +29,8 @@ _SYSTEM = frozenset(
 )
 
 
+_HOME = re.compile(r"(?:(?<![^\s=:,'\"<>(])~|\$HOME|\$\{HOME\})(?=/)")
+
 Warned = tuple[Key, str, str]
 """The key below a stage, the message and the hint of a warning."""
 
@@ -55,10 +57,8 @@ def _words(stage: Stage, folder: Path) -> Iterator[Warned]:
         line = re.sub(rf"(?<![\w./-]){re.escape(word)}(?![\w./-])", f"${{{{ files.{label} }}}}", text)
         short = isinstance(stage.command, str) and len(line) <= _LONGEST and "\n" not in line
         rest = f"command: {line}" if short else f"command: …, with ${{{{ files.{label} }}}} in its place"
-        if os.path.isabs(word):
-            message = f"'{word}' {_UNKNOWN}"
-        else:
-            message = f"'{word}' lies beside the workflow, and a task works in a directory of its own"
+        beside = "lies beside the workflow, and a task works in a directory of its own"
+        message = f"'{word}' {_UNKNOWN if os.path.isabs(word) else beside}"
         yield ("command",), message, f"write\n    files: {{{label}: {word}}}\n    {rest}"
 
 
@@ -116,13 +116,14 @@ def _listed_files(stage: Stage, folder: Path) -> set[str]:
 
 
 def named_files(stage: Stage, folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield the words of a stage's command that are files of the user, each with the text that has it."""
+    """Yield the words of a stage's command that are files of the user, each with the text that has it, in
+    which the user's home directory is spelled out."""
     listed = _listed_files(stage, folder)
     own = {rendering.target for rendering in stage.files.values() if isinstance(rendering, Rendering)}
     own |= {output.place for output in stage.outputs.values() if output.place is not None}
-    for text in texts_of(stage):
+    for text in (_HOME.sub(lambda _: os.path.expanduser("~"), text) for text in texts_of(stage)):
         for word in names_in(EXPRESSION.sub("\0", text)):
-            path = os.path.realpath(folder / os.path.expanduser(word))
+            path = os.path.realpath(folder / word)
             if os.path.normpath(word) in own or not os.path.isfile(path) or _is_known(word, path, listed):
                 continue
             yield word, text
@@ -130,7 +131,7 @@ def named_files(stage: Stage, folder: Path) -> Iterator[tuple[str, str]]:
 
 def _is_known(word: str, path: str, listed: set[str]) -> bool:
     """Return whether a file is in `files`, or a program: a task finds no file beside the workflow."""
-    if not os.path.isabs(word) and not word.startswith("~"):
+    if not os.path.isabs(word):
         return not set(word) & set("./") and shutil.which(word) is not None
     places = {path, *map(str, Path(path).parents), *map(str, Path(word).parents)}
     return Path(word).parent.name in ("bin", "sbin") or bool(places & (listed | _SYSTEM))

@@ -26,7 +26,7 @@ from diel.controller.stages import Stages
 from diel.copying import copy_file
 from diel.errors import DielError
 from diel.expressions import ExpressionError
-from diel.files import put, reason
+from diel.files import put, reason, resolved
 from diel.paths import RunPaths
 from diel.project.runs import all_runs
 from diel.spec import Workflow
@@ -307,12 +307,12 @@ def export_again(run: RunReader) -> int:
 
 
 def _files(delivery: Delivery) -> Iterator[tuple[str, str, str | None]]:
-    """Yield each source, its target, and where it leads if it is a link that stays one, or no file."""
+    """Yield each source, its target by no links, and where it leads if it is a link that stays one."""
     entries = entries_below(delivery.source) if os.path.isdir(delivery.source) else ()
     for name, link in entries:
-        yield f"{delivery.source}/{name}", f"{delivery.target}/{name}", link
+        yield f"{delivery.source}/{name}", resolved(f"{delivery.target}/{name}"), link
     if not entries:
-        yield delivery.source, delivery.target, None
+        yield delivery.source, resolved(delivery.target), None
 
 
 Look = tuple[int, int]

@@ -25,6 +25,7 @@ from diel.modules.catalogue import ModuleNotFound, find
 from diel.modules.sources import SourceVersion, digest_of_bytes, keep, newest
 from diel.paths import RunPaths
 from diel.plan import Plan
+from diel.project.run_file import MAX_WORKFLOW, read_kept_workflow
 from diel.results import RunReader
 from diel.site import read_kept_site
 from diel.spec.forms.axis import Points
@@ -54,6 +55,14 @@ def differences(paths: RunPaths, view: RunReader) -> list[ChangedSource]:
     plan = plan_again(paths)
     sources_and_files = [*_modules(plan, sources), *_files(plan, paths, view), *_templates(plan, view)]
     return [*sources_and_files, *_environments(plan, paths)]
+
+
+def changed_texts(run: RunReader) -> Iterator[str]:
+    """Yield the workflow files of a run, included ones too, that have another text by now."""
+    for file, before in {run.run_file.source: read_kept_workflow(run.paths), **run.run_file.included}.items():
+        with suppress(OSError, UnicodeDecodeError):  # of what is gone there is no other text
+            if read_file(Path(file), MAX_WORKFLOW).decode("utf-8") != before:
+                yield os.path.relpath(file)
 
 
 def _modules(plan: Plan, sources: SourceVersion) -> Iterator[ChangedSource]:
@@ -218,10 +227,7 @@ def cost_of(view: RunReader, plan: Plan, again: Again) -> str:
 def listed(changes: list[ChangedSource]) -> str:
     """Return what differs, a line each, with who reads it."""
     more = [f"    and {len(changes) - SHOWN} more"] if len(changes) > SHOWN else []
-    lines = [
-        f"    {change.text} (read by {', '.join(sorted(change.readers)) or 'none'})"
-        for change in changes[:SHOWN]
-    ]
+    lines = [f"    {c.text} (read by {', '.join(sorted(c.readers)) or 'none'})" for c in changes[:SHOWN]]
     return "\n".join([*lines, *more])
 
 

@@ -88,8 +88,8 @@ def next_step(run: RunReader, task: str, kind: str, exit_code: int | None) -> st
         case FailureClass.UPSTREAM:
             return f"`diel results {name}` shows what there is to read; fix what makes it, {mended}"
         case FailureClass.CHANGED:
-            shows = f"`diel verify {name}` shows what changed"
-            return f"{shows}; put it back, {again}; `diel resume {name} --update` takes files as they are now"
+            own = f"tasks write into their own directories; `diel verify {name}` compares what they made"
+            return f"put it back, {again}; `diel resume {name} --update` takes your files as they are; {own}"
         case FailureClass.APP | FailureClass.CANCELLED | FailureClass.INTERRUPTED:
             return f"`diel logs {name} {task}` shows all its output; fix it, {mended}"
         case never:

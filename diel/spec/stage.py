@@ -269,7 +269,6 @@ class Stage(SpecModel):
     extends: str | None = optional("A stage or template whose keys hold where it has none.", min_length=1)
     _demand: dict[Place, str] = PrivateAttr(default_factory=dict)
     _written: dict[str, Any] = PrivateAttr(default_factory=dict)
-    _shell: tuple[str, ...] = PrivateAttr(default=())
 
     @model_validator(mode="wrap")
     @classmethod
@@ -288,17 +287,6 @@ class Stage(SpecModel):
     def demand(self) -> Mapping[Place, str]:
         """The expressions that say what each of its tasks asks for, by key; the model holds the rest."""
         return self._demand
-
-    @property
-    def from_shell(self) -> tuple[str, ...]:
-        """The variables in `env` that come from the user's shell: an environment may set others."""
-        return self._shell
-
-    def with_shell(self, variables: Mapping[str, str]) -> Self:
-        """Return the stage with variables of the user's shell in its `env`."""
-        stage = self.model_copy(update={"env": {**variables, **self.env}})
-        stage._shell = (*self._shell, *variables)
-        return stage
 
     @property
     def chooses_environment(self) -> bool:

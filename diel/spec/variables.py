@@ -27,6 +27,10 @@ _OWN = re.compile(
 """What a shell or diel sets."""
 
 
+class FromShell(str):
+    """A value of a stage's `env` that is the user's shell's: an environment may set another."""
+
+
 def read_variables(workflow: Workflow, stage: Stage) -> dict[str, int]:
     """Return the variables that a stage's command reads by name, if neither diel sets them nor the stage or
     its environment declares them, with the place in the text of each; 0 for a command that is a list, and
@@ -37,29 +41,20 @@ def read_variables(workflow: Workflow, stage: Stage) -> dict[str, int]:
     places: dict[str, int] = {}
     for name, place in _read(stage, lines):
         if name not in declared and not (is_carried(name) or _OWN.fullmatch(name)):
-            places.setdefault(name, max(0, place))
+            places.setdefault(name, max(0, place) if isinstance(stage.command, str) else 0)
     return places
 
 
-def may_set_others(workflow: Workflow, stage: Stage) -> bool:
-    """Return whether a stage's environment may set variables that its definition does not name."""
-    around = workflow.environments.get(stage.environment or "")
-    named = {"description", "python", "variables"}
-    return stage.is_surrounded and (around is None or not around.model_fields_set <= named)
-
-
 def _read(stage: Stage, lines: str) -> Iterator[tuple[str, int]]:
-    if isinstance(stage.command, str):
-        if reads_quotes(stage.interpreter):
-            yield from ((name, place - len(lines)) for name, place in _in_shell(lines + stage.command))
-        yield from ((match[1], match.start(1)) for match in _BY_NAME.finditer(stage.command))
-        return
-    yield from ((name, 0) for name, _ in _in_shell(lines))
-    words = [word for word in stage.command or () if isinstance(word, str)]
-    for before, word in pairwise(words):
-        if re.fullmatch(r"-\w*c", before):
-            yield from ((name, 0) for name, _ in _in_shell(lines + word))
-            yield from ((match[1], 0) for match in _BY_NAME.finditer(word))
+    if is_text := isinstance(stage.command, str):
+        texts = [stage.command]
+    else:
+        words = [word for word in stage.command or () if isinstance(word, str)]
+        texts = [word for before, word in pairwise(words) if re.fullmatch(r"-\w*c", before)]
+    for text in texts or [""]:
+        if not is_text or reads_quotes(stage.interpreter):
+            yield from ((name, place - len(lines)) for name, place in _in_shell(lines + text))
+        yield from ((match[1], match.start(1)) for match in _BY_NAME.finditer(text))
 
 
 def _in_shell(text: str) -> Iterator[tuple[str, int]]:
@@ -94,9 +89,8 @@ def shell_of(workflow: Workflow, environ: Mapping[str, str]) -> dict[str, str]:
 def apply_shell(workflow: Workflow, shell: Mapping[str, str]) -> None:
     """Declare for each stage the variables of these that its command reads; its environment beats them."""
     for name, stage in workflow.stages.items() if shell else ():
-        read = {key: shell[key] for key in read_variables(workflow, stage) if key in shell}
-        if read:
-            workflow.stages[name] = stage.with_shell(read)
+        if read := {key: FromShell(shell[key]) for key in read_variables(workflow, stage) if key in shell}:
+            workflow.stages[name] = stage.model_copy(update={"env": {**read, **stage.env}})
 
 
 def apply_sizes(workflow: Workflow, sizes: Mapping[str, Mapping[str, Any]]) -> None:

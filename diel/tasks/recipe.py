@@ -30,6 +30,7 @@ from diel.site import Shape, Site, launcher_words
 from diel.spec import Output, Resources, Stage
 from diel.spec.forms.axis import bare
 from diel.spec.model import plain
+from diel.spec.variables import FromShell
 from diel.staging.item import AT_NODE, Item, Local, Shard, flat, item_of
 from diel.tasks.joining import Join, Meeting, points_read
 from diel.tasks.link import Link
@@ -78,7 +79,7 @@ def work_of(
         },
         launches=launches(stage) if launcher else False,
         apart=stage.isolation is not None,
-        from_shell=stage.from_shell,
+        from_shell=tuple(name for name, value in stage.env.items() if isinstance(value, FromShell)),
     )
 
 

@@ -27,7 +27,7 @@ from diel.paths import here
 from diel.states import EXIT_CODES, RunState, TaskState
 from diel.status.axis import AxisStatus, axis_lines, end_text
 from diel.status.columns import one_line, paint, printable
-from diel.status.sections import WIDE
+from diel.status.sections import WIDE, export_lines
 from diel.status.stage import count_text, failure_lines, task_of
 from diel.terminal.meter import Meter, Row, blocks_text, start_line, summary
 from diel.values import format_duration
@@ -79,6 +79,8 @@ def _drive(controller: Controller, *, quiet: bool) -> int:
         again = f"`diel cancel {controller.paths.run_id}{here(controller.paths)}` ends them"
         lines.append(f"jobs {', '.join(controller.left)} may still exist; {again}")
     _echo(lines)
+    missed = [line for line in export_lines(controller.history.exports) if not line.startswith("exported: ")]
+    _echo(missed if quiet else [], err=True)
     return EXIT_CODES[state]
 
 
@@ -250,11 +252,11 @@ def stage_text(row: Row) -> str:
     return f"{row.good:,} of {row.total_text} done{cached}{rest}"
 
 
-def _echo(lines: list[str]) -> None:
+def _echo(lines: list[str], *, err: bool = False) -> None:
     """Print lines if anybody reads them: a run goes on when its terminal or pipe is gone."""
     try:
         for line in lines:
-            click.echo(line)
+            click.echo(line, err=err)
     except OSError:
         _silence()
 

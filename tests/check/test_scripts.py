@@ -23,6 +23,9 @@ UNKNOWN = {
     "python sim.py -n 3": ("sim.py", "files: {sim: sim.py}", "command: python ${{ files.sim }} -n 3"),
     "./sim.py": ("./sim.py", "files: {sim: ./sim.py}", "command: ${{ files.sim }}"),
     "python HERE/sim.py": ("HERE/sim.py", "files: {sim: HERE/sim.py}", "command: python ${{ files.sim }}"),
+    "cat ~/in.txt": ("HERE/in.txt", "files: {in: HERE/in.txt}", "command: cat ${{ files.in }}"),
+    'cat "$HOME/in.txt"': ("HERE/in.txt", "files: {in: HERE/in.txt}", 'command: cat "${{ files.in }}"'),
+    "cat <${HOME}/in.txt": ("HERE/in.txt", "files: {in: HERE/in.txt}", "command: cat <${{ files.in }}"),
     "run --in=sub/in.txt": ("sub/in.txt", "files: {in: sub/in.txt}", "command: run --in=${{ files.in }}"),
     "a && (b < 2-d.dat)": (
         "2-d.dat",
@@ -52,9 +55,17 @@ def test_what_a_key_knows_is_not_told(project: Project, case: str) -> None:
 
 
 @pytest.mark.parametrize("command", UNKNOWN)
-def test_what_no_key_knows_is_told_with_what_to_write(project: Project, command: str) -> None:
+def test_what_no_key_knows_is_told_with_what_to_write(
+    project: Project, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("HOME", str(project.folder))
     said = written(project, command).diel("validate", "flow.yaml")
+    files, line = (part.replace("HERE", str(project.folder)) for part in UNKNOWN[command][1:])
     assert [one for one in UNKNOWN[command] if one.replace("HERE", str(project.folder)) not in said] == []
+    taken = (
+        f"stages:\n  s:\n    {files}\n    {line.replace('command: ', 'command: |' + chr(10) + '      ')}\n"
+    )
+    assert "warning" not in project.workflow(taken).diel("validate", "flow.yaml"), "the advice holds"
 
 
 @pytest.mark.parametrize("place", ["", "HERE/"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import time
@@ -182,4 +183,6 @@ def _output(paths: RunPaths, stage: str, index: int, output: str) -> str:
     if run.is_dropped(stage, output, index):
         why = "`keep: false`, or `diel clean --intermediate`"
         raise DielError(f"'{output}' of {task} was deleted after use ({why})")
+    if gone := [file for file in files if not os.path.exists(file)]:
+        raise DielError(f"'{output}' of {task} is gone: {gone[0]}; put it back, or `diel run` makes it again")
     return "\n".join(files)

@@ -148,6 +148,9 @@ def _look(run: RunReader, *, strict: bool, update: bool) -> tuple[list[versions.
     paths, name = run.paths, run.paths.run_id
     if standing(paths, run.history).alive:
         return [], {}
+    if texts := [*versions.changed_texts(run)]:
+        new = f"`{run.run_file.command_line}` takes what is there now, and reuses results"
+        click.echo(f"{', '.join(texts)} changed since {name} began; the old text is used: {new}", err=True)
     if newest(paths.sources) is None and run.history.epoch:
         click.echo(f"{name} kept no sources: what is left runs with all files as they are now", err=True)
     try:

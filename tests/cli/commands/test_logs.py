@@ -224,6 +224,20 @@ def test_what_has_no_path_is_told_with_nothing_on_standard_output(
     assert why in told.err
 
 
+def test_a_file_whose_run_was_removed_has_no_path(tmp_path: Path) -> None:
+    project = Project(tmp_path).workflow("""
+        stages: {a: {command: "touch f g1 g2", outputs: {f: f, g: {glob: "g*"}}}}
+        """)
+    project.run()
+    project.run()
+    (tmp_path / "runs/flow-1/tasks/a/0/g2").unlink()
+    assert "'g' of a/0 is gone" in project.diel("path", "a", "g", code=1)
+    assert project.diel("path", "a", "f").strip().endswith("flow-1/tasks/a/0/f")
+    project.diel("clean", "flow-1", "--force", "--yes")
+    said = project.diel("path", "a", "f", code=1)
+    assert "/tasks/a/0/f; put it back, or `diel run` makes it again" in said
+
+
 def test_a_shell_can_go_there(project: Project) -> None:
     script = f'cd "$({sys.executable} -m diel path train i=1)" && cat model.txt'
     assert subprocess.check_output(["bash", "-c", script], cwd=project.folder, text=True) == "model 1\n"
