@@ -89,6 +89,10 @@ def _frame(path: str, inside: str | None, table: Any = None) -> Any:
             name = (inside or "").rpartition("/")[2]
             columns = [name] if name and len(content.shape) == 1 else None
             return pandas.DataFrame(_items(content), columns=columns)
+        for name, node in content.items():
+            if len(node.shape) != 1:
+                hint = "annotate with what has such arrays: xarray.Dataset, or list[ase.Atoms] for atoms"
+                raise BadData(f"{name} has shape {list(node.shape)}, which is no column; {hint}")
         return pandas.DataFrame({name: _items(node) for name, node in content.items()})
 
 
@@ -207,7 +211,7 @@ def save(kind: str, value: Any, path: str) -> str:
         raise BadData(
             f"to keep a {type(value).__name__} takes {error.name}: pip install 'diel[data]'"
         ) from error
-    except (OSError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+    except (OSError, ArithmeticError, LookupError, NotImplementedError, TypeError, ValueError) as error:
         raise BadData(f"a {type(value).__name__} cannot be written: {error}") from error
 
 

@@ -242,3 +242,13 @@ def test_a_large_whole_number_stands_beside_anything(other: Any) -> None:
     frame = make_frame({"id": [other, 2**53 + 1]})
     assert frame["id"].tolist()[1] == 2**53 + 1
     assert make_frame([{"id": other}, {"id": 2**64}])["id"].tolist()[1] == 2**64
+
+
+def test_what_no_table_can_hold_is_refused_with_its_column(tmp_path: Path) -> None:
+    for numbers, told in (([1j], "column z with type complex128"), ([2**70], "too large")):
+        with pytest.raises(BadData, match=f"a DataFrame cannot be written: .*{told}"):
+            save("frame", pandas.DataFrame({"z": numbers}), str(tmp_path / "t"))
+    path = tmp_path / "a.extxyz"
+    path.write_text("1\nProperties=species:S:1:pos:R:3:v:R:3\nH 0 0 0 1 2 3\n")
+    with pytest.raises(BadData, match=r"has shape .*, which is no column; annotate with .*list\[ase.Atoms\]"):
+        load("frame", str(path))
