@@ -27,6 +27,7 @@ from diel.attempt.stream import class_of, close_streams
 from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.context import Context
 from diel.errors import DielError, Interrupted, ModuleError, Pruned
+from diel.modules.beside import changed_in_place
 from diel.modules.catalogue import Module
 from diel.states import FailureClass
 
@@ -94,8 +95,9 @@ _STARTERS.add(f"joblib.externals.{_LOKY}")
 
 def _refuse_edited(module: Module) -> None:
     """Raise Failure (`changed`) where a function, or its processes, may have executed another version."""
-    if not _STARTERS.isdisjoint(sys.modules) and (path := module.edited()):
-        message = f"{path} was changed since the run began, and processes of the function import it anew"
+    own = () if _STARTERS.isdisjoint(sys.modules) else (path for path, _ in module.files)
+    if path := changed_in_place(own):
+        message = f"{path} was changed since the run began, and the function executes it from where it lies"
         raise Failure(FailureClass.CHANGED, message)
 
 

@@ -91,7 +91,7 @@ class OwnMemory:
 def _needed(file: Path, _count: int) -> frozenset[str]:
     """Return the packages that a file imports, wherever in it, with those that these use."""
     own = [m for m in [*sys.modules.values()] if _names_in(m).get("__file__") == str(file)]
-    packages = dict.fromkeys([*_named_in(file), *(name for module in own for name in _used_by(module))])
+    packages = dict.fromkeys([*_named_in(file, own), *(name for module in own for name in _used_by(module))])
     by_package = defaultdict(list)
     for name, module in [*sys.modules.items()]:
         by_package[name.partition(".")[0]].append(module)
@@ -104,10 +104,11 @@ def _needed(file: Path, _count: int) -> frozenset[str]:
     return frozenset(packages)
 
 
-def _named_in(file: Path) -> Iterator[str]:
+def _named_in(file: Path, loaded: list[Any]) -> Iterator[str]:
     try:
-        nodes = [*ast.walk(read_source(file).tree)]
-    except SignatureError:  # no Python that can be read
+        data = loaded[0].__loader__.get_data(str(file)) if loaded else None
+        nodes = [*ast.walk(read_source(file, data).tree)]
+    except (SignatureError, OSError, AttributeError):  # no Python that can be read
         return
     for node in nodes:
         if isinstance(node, ast.Import):

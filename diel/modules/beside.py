@@ -24,11 +24,13 @@ from diel.modules.signature import SignatureError, read_source
 from diel.modules.sources import SourceVersion, digest_of_bytes, read_sources
 
 _PACKAGES = re.compile(r"/((site|dist)-packages|lib(64)?/python3\.\d+)/")
-_SUFFIXES = ("/__init__.py", *EXTENSION_SUFFIXES, ".py")  # in the order in which Python looks for them
+_SUFFIXES = ("/__init__.py", *EXTENSION_SUFFIXES, ".py")
+"""The ends of the file of a module, in the order in which Python looks for them in a folder."""
 _HIDDEN = ("__pycache__", "node_modules", "runs")
 """Folders in which nothing is a source of a module, besides those that begin with a dot."""
 _IMPORTERS = {"import_module", "__import__", "resolve_name", "run_module"}
-_EXECUTORS = _IMPORTERS | {"exec", "run_path", "spec_from_file_location", "SourceFileLoader"}  # any file
+_EXECUTORS = _IMPORTERS | {"exec", "run_path", "spec_from_file_location", "SourceFileLoader"}
+"""What may import or execute any file, but for a call of an importer with a name."""
 _OWN = "diel_modules_"
 MOST = 2000
 """The most files to keep for a module that imports by a computed name."""
@@ -38,11 +40,15 @@ class Importer(NamedTuple):
     """A file of a user, and where what it imports is looked for."""
 
     file: Path
-    folders: tuple[Path, ...] = ()  # none for one of a package
-    below: tuple[str, ...] = ()  # where else Python looks below `home`: PYTHONPATH, a .pth file
+    folders: tuple[Path, ...] = ()
+    """Through which it finds others; none for one of a package."""
+    below: tuple[str, ...] = ()
+    """Where else below the workflow's folder Python looks, by PYTHONPATH or a .pth file."""
     name: str | None = None
-    home: str = ""  # the workflow's folder: what lies below it is the user's own, however it is found
-    first: bool = False  # whether the folders come before installed packages, as for a script
+    home: str = ""
+    """The folder of its workflow: what lies below it is the user's own, however it is found."""
+    first: bool = False
+    """Whether the folders come before installed packages, as for a script; but after Python's own."""
     store: str = ""
 
     def covers(self, path: str) -> bool:
@@ -73,6 +79,7 @@ class Loader(SourceFileLoader):
         linecache.cache[self.path] = len(self._data), None, lines, self.path  # for tracebacks
         executed = _finder.executed.setdefault(_finder.importer, {})
         executed[self.path] = digest_of_bytes(self._data)
+        _finder.loading = self.path
         super().exec_module(module)
 
 
@@ -81,7 +88,13 @@ class _Finder(PathFinder):
         self.importer = Importer(Path())
         self.sources = SourceVersion()
         self.left: dict[Importer, dict[str, ModuleType]] = {}
+        """Modules of earlier imports."""
         self.executed: dict[Importer, dict[str, str]] = {}
+        """The files that were executed, each with the digest of its bytes."""
+        self.loading = ""
+        """The file whose kept bytes are executed next."""
+        self.in_place: dict[str, int] = {}
+        """When the files had changed that were executed from where they lie since a task ended well."""
 
     def find_spec(  # type: ignore[override]
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -120,6 +133,7 @@ class _Finder(PathFinder):
 
     def _spec(self, name: str, path: str) -> ModuleSpec | None:
         if not path.endswith(".py"):
+            self.in_place[path] = os.stat(path).st_ctime_ns
             return spec_from_file_location(name, path)
         return spec_from_file_location(name, path, loader=Loader(name, path, self.sources.read(path)))
 
@@ -128,6 +142,23 @@ class _Finder(PathFinder):
         if self not in sys.meta_path:
             place = next((n for n, f in enumerate(sys.meta_path) if f is PathFinder), len(sys.meta_path))
             sys.meta_path[place : place + 1] = [self]
+            sys.addaudithook(self._hear)
+
+    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """Note a source that is executed from where it lies: by `runpy`, `exec`, a loader or a process."""
+        names: Sequence[Any] = ()
+        if event == "open" and not arguments[2] & os.O_ACCMODE:
+            names = arguments[:1]
+        elif event == "subprocess.Popen" and not isinstance(arguments[1], str):
+            names = arguments[1]
+        elif event == "exec":
+            loading, self.loading = self.loading, ""
+            names = [name] if (name := arguments[0].co_filename) != loading else ()
+        for path in (str(name) for name in names):
+            if event == "exec" or path.endswith((".py", ".sh")):
+                path, runs = os.path.abspath(path), os.path.dirname(os.path.dirname(self.sources.folder))
+                if self.importer.covers(path) and not path.startswith(f"{runs}/") and os.path.isfile(path):
+                    self.in_place.setdefault(path, os.stat(path).st_ctime_ns)
 
 
 _finder = _Finder()
@@ -155,6 +186,21 @@ def enter(importer: Importer) -> None:
     finder.importer, finder.sources = importer, sources
     sys.modules.update(finder.left.pop(importer, {}))
     finder.enter()
+
+
+def changed_in_place(others: Iterable[str] = ()) -> str:
+    """Return a source, or one of `others`, that is another than the run's where it lies, if it was executed
+    from there; empty if none is. Raise OSError."""
+    executed, sources = _finder.executed.setdefault(_finder.importer, {}), _finder.sources
+    files = {**dict.fromkeys(path for path in others if os.path.isfile(path)), **_finder.in_place}
+    for path, changed in files.items() if sources.folder else ():
+        if not os.path.isfile(path) or changed not in (None, os.stat(path).st_ctime_ns):
+            return path
+        executed[path] = digest_of_bytes(sources.read(path))
+        if digest_of_bytes(Path(path).read_bytes()) != executed[path]:
+            return path
+    _finder.in_place.clear()
+    return ""
 
 
 def imports_beyond(key: Sequence[tuple[str, str]]) -> dict[str, str]:

@@ -12,7 +12,6 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
@@ -58,7 +57,8 @@ class Module(NamedTuple):
     """The paths and digests of its own file and of all that this imports of a user's; none of a package."""
     store: str = ""
     """The file that describes the run's copies of these; empty: they are read where they lie."""
-    roots: tuple[str, ...] = ()  # below the workflow's folder, where its imports were looked for
+    roots: tuple[str, ...] = ()
+    """Where its imports were looked for below the workflow's folder when it was found."""
 
     @property
     def importer(self) -> Importer:
@@ -76,14 +76,6 @@ class Module(NamedTuple):
         folder = None if self.folder is None else str(self.folder)
         own = self._replace(path=str(self.path), folder=folder)._asdict()  # type: ignore[arg-type]
         return {name: own[name] for name in own if name not in ("signature", "store")}
-
-    def edited(self) -> str:
-        """Return a file of it that was changed since the run kept its bytes; empty if none was."""
-        for path, digest in self.files if self.store else ():
-            with suppress(OSError):  # nobody can read what is gone
-                if digest_of_bytes(Path(path).read_bytes()) != digest:
-                    return path
-        return ""
 
     @property
     def packaged(self) -> bool:

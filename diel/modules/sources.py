@@ -32,7 +32,8 @@ class SourceVersion(NamedTuple):
     """By stage."""
     files: Mapping[str, str] = {}
     """The digest of each file, by its path."""
-    python_path: str | None = None  # of an older run
+    python_path: str | None = None
+    """PYTHONPATH when it was kept; None in older runs."""
 
     @property
     def place(self) -> str:
@@ -41,9 +42,20 @@ class SourceVersion(NamedTuple):
 
     def read(self, path: str) -> bytes:
         """Return the bytes of a source. Raise OSError."""
-        if (data := self.kept(path)) is not None:
-            return data
-        return self._read_later(path) if self.folder else Path(path).read_bytes()
+        data = self.kept(path)
+        if data is None:
+            return self._read_later(path) if self.folder else Path(path).read_bytes()
+        return data
+
+    def kept(self, path: str) -> bytes | None:
+        """Return the bytes of a source as the run began with it; None of others. Raise OSError."""
+        digest = self.files.get(path)
+        if digest is None:
+            return None
+        data = Path(self.folder, digest).read_bytes()
+        if digest_of_bytes(data) != digest:
+            raise OSError(0, "what the run keeps of it was changed", path)
+        return data
 
     def kept(self, path: str) -> bytes | None:
         """Return the bytes of a source as the run began with it; None of others. Raise OSError."""
