@@ -57,16 +57,6 @@ class SourceVersion(NamedTuple):
             raise OSError(0, "what the run keeps of it was changed", path)
         return data
 
-    def kept(self, path: str) -> bytes | None:
-        """Return the bytes of a source as the run began with it; None of others. Raise OSError."""
-        digest = self.files.get(path)
-        if digest is None:
-            return None
-        data = Path(self.folder, digest).read_bytes()
-        if digest_of_bytes(data) != digest:
-            raise OSError(0, "what the run keeps of it was changed", path)
-        return data
-
     def _read_later(self, path: str) -> bytes:
         """Return the bytes of this file, as the first worker that imported it found them."""
         name = digest_of_bytes(os.fsencode(path))
