@@ -11,8 +11,8 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from diel.drawing import Drawing, Node, axis_text, make_drawing
+from diel.exporters import TaskOutcome, ran, read_by
 from diel.results import RunReader
-from diel.takeout import Ran, ran, read_by
 
 if TYPE_CHECKING:
     from networkx import DiGraph
@@ -86,7 +86,7 @@ def stage_facts(run: RunReader) -> dict[str, dict[str, Any]]:
 
     `began` and `ended` are seconds since the epoch, `seconds` is the sum over its tasks.
     """
-    by_stage: dict[str, list[Ran]] = {stage: [] for stage in run.workflow.stages}
+    by_stage: dict[str, list[TaskOutcome]] = {stage: [] for stage in run.workflow.stages}
     for task in ran(run).values():
         by_stage[task.stage].append(task)
     facts: dict[str, dict[str, Any]] = {}

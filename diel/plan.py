@@ -18,7 +18,7 @@ from diel.errors import Problem, SpecError, counted
 from diel.graph import Gang, Key, StageGraph, gangs
 from diel.graph.judge import AxisPlan, judge_of
 from diel.modules.catalogue import Module
-from diel.site import Misfit, Shape, Site, ask_of, find_site, lacks, rooms
+from diel.site import Shape, Site, Unplaceable, ask_of, find_site, lacks, rooms
 from diel.spec import Resources, Workflow
 
 
@@ -206,7 +206,7 @@ def make_plan(checked: Checked, site: Site, earlier: Iterable[Problem] = ()) -> 
     for name in checked.graph.order:
         try:
             site, stages[name] = _stage_plan(checked, site, name)
-        except Misfit as error:
+        except Unplaceable as error:
             for flaw in (error, *error.rest):
                 place = ("stages", name, *flaw.key)
                 problems.append(checked.document.problem(place, flaw.message, flaw.hint, offset=flaw.offset))

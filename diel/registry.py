@@ -17,7 +17,7 @@ from diel.errors import Problem, SpecError, UsageError, did_you_mean
 from diel.files import put, replacing
 from diel.load import Document, parse, read_text
 from diel.paths import registry_dir
-from diel.spec import Flaw, Flaws, Hyperparameter
+from diel.spec import Hyperparameter, Violation, Violations
 from diel.values import scalar
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def resolve(
         if name in declared and name not in values:
             try:
                 values[name] = Value(declared[name].accept(held.value), "project", held.change.source)
-            except Flaws as error:
+            except Violations as error:
                 message = f"the project's value does not fit: {error.flaws[0].message} ({held.change.source})"
                 unset = f"`diel params set {name} --unset{takes_back}` removes it"
                 hint = f"{unset}; `--set hp.{name}=VALUE` is for one run"
@@ -146,7 +146,7 @@ def _from_file(path: Path, declared: Mapping[str, Hyperparameter]) -> tuple[dict
             place = source.problem((key,), "")
             try:
                 values[name] = Value(declared[name].accept(value), "file", f"{place.file}:{place.line}")
-            except Flaws as error:
+            except Violations as error:
                 problems += [source.problem((key,), flaw.message, flaw.hint) for flaw in error.flaws]
     return values, problems
 
@@ -160,9 +160,9 @@ def _from_setting(setting: str, declared: Mapping[str, Hyperparameter]) -> tuple
         raise UsageError(f"--set {setting}: expected NAME=VALUE\n    for instance --set {example}")
     try:
         if name not in declared:
-            raise Flaws(Flaw(*_unknown(name, declared)))
+            raise Violations(Violation(*_unknown(name, declared)))
         return name, typed(declared[name], right)
-    except Flaws as error:
+    except Violations as error:
         flaw = error.flaws[0]
         hint = f"\n    {flaw.hint}" if flaw.hint else ""
         raise UsageError(f"--set {setting}: {flaw.message}{hint}") from None
@@ -177,7 +177,9 @@ def typed(hyperparameter: Hyperparameter, text: str) -> Any:
         quoted = next((choice for choice in choices if json.dumps(choice) == text), text)
         return hyperparameter.accept(quoted if quoted != text or value not in choices else value)
     if not isinstance(value, str) and re.match(r"\s*[-+]?0[0-9xo]", text):
-        raise Flaws(Flaw(f"expected a number in the usual way, found {text.strip()}", f"write {value}"))
+        raise Violations(
+            Violation(f"expected a number in the usual way, found {text.strip()}", f"write {value}")
+        )
     return hyperparameter.accept(value)
 
 

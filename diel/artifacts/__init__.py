@@ -9,7 +9,7 @@ from diel.artifacts.artifact import files_of as files_of
 from diel.artifacts.collect import check_values as check_values
 from diel.artifacts.collect import collect_files as collect_files
 from diel.artifacts.collect import collect_returned as collect_returned
-from diel.artifacts.identity import Changed as Changed
+from diel.artifacts.identity import FileChanged as FileChanged
 from diel.artifacts.identity import ReadFiles as ReadFiles
 from diel.artifacts.identity import artifacts_in as artifacts_in
 from diel.artifacts.identity import differences as differences

@@ -131,7 +131,7 @@ def artifacts_in(value: Any) -> Iterator[Artifact]:
             yield from artifacts_in(item)
 
 
-class Changed(ModuleError):
+class FileChanged(ModuleError):
     """A file is not what it was when it was made, or when the run first read it."""
 
 
@@ -155,7 +155,7 @@ def look_at(name: str, path: str) -> FirstLook:
         (identity, changed), digest = identity_of(path), content(path)[1]
         if identity_of(path)[0] == identity:
             return FirstLook(name, path, digest, identity, changed)
-    raise Changed(f"{name}: {path} is being written: wait until it is whole")
+    raise FileChanged(f"{name}: {path} is being written: wait until it is whole")
 
 
 def refuse_newer(whole: FirstLook, path: str) -> None:
@@ -163,7 +163,7 @@ def refuse_newer(whole: FirstLook, path: str) -> None:
     with suppress(OSError):  # who reads it says that it is gone
         is_newer = whole.changed and identity_of(path)[1] > whole.changed
         if is_newer and differences(whole.path, whole.digest, whole.identity):
-            raise Changed(f"{path} was changed since the run read {whole.name}, {whole.path}")
+            raise FileChanged(f"{path} was changed since the run read {whole.name}, {whole.path}")
 
 
 def hold(file: FirstLook) -> State:
@@ -173,10 +173,10 @@ def hold(file: FirstLook) -> State:
         now = identity_of(path)
         if now[0] != identity and (changes := differences(path, digest, identity)):
             what = _newer_file(file) if os.path.isdir(path) else text_of(changes)
-            raise Changed(f"{name}: {path} is not what it was when the run first read it: {what}")
+            raise FileChanged(f"{name}: {path} is not what it was when the run first read it: {what}")
         return now, os.stat(path).st_nlink
     except OSError as error:
-        raise Changed(f"{name}: {path} cannot be read any more: {error.strerror}") from error
+        raise FileChanged(f"{name}: {path} cannot be read any more: {error.strerror}") from error
 
 
 def _newer_file(whole: FirstLook) -> str:
@@ -211,7 +211,7 @@ class ReadFiles:
             (identity, changed), links = hold(file)
             if (identity != before[0][0] or changed > before[0][1]) and links == before[1]:
                 why = f": {_newer_file(file)}" if os.path.isdir(file.path) else ""
-                raise Changed(f"{file.name}: {file.path} was written while the task ran{why}")
+                raise FileChanged(f"{file.name}: {file.path} was written while the task ran{why}")
         if not failed:
             self._refuse(ended=True)
 
@@ -221,7 +221,7 @@ class ReadFiles:
             if ended and self._reader == "it":
                 rule = "a task leaves its inputs as they are: let it write to a copy"
                 problem = f"changed while it ran: {changes}; {rule}"
-            raise Changed(f"what {self._reader} reads {problem}")
+            raise FileChanged(f"what {self._reader} reads {problem}")
 
     def look(self, *, ended: bool) -> str:
         """Say which artifact differs from its record, and how; empty if none does."""

@@ -92,7 +92,7 @@ class Work(NamedTuple):
         return self._replace(memory=resources.memory, walltime=resources.walltime)
 
 
-class Staged(NamedTuple):
+class StagedTask(NamedTuple):
     """A task's texts with placeholders for copies on its node instead of artifacts."""
 
     items: tuple[Item, ...]
@@ -138,7 +138,7 @@ class Request(NamedTuple):
     outputs: Mapping[str, str]
     """Declared output files of a command, relative to the task's directory."""
     env: Mapping[str, str]
-    staged: Staged | None = None
+    staged: StagedTask | None = None
     """The same with artifacts on the node's disk; None if none go there."""
     shards: Mapping[str, Shard] | None = None
     """Inputs that are split, by name."""

@@ -191,7 +191,7 @@ def _caller(prepared: Prepared, base: Mapping[str, str], env: Mapping[str, str])
         return ("python3", GUEST)
     python = shutil.which("python3", path=env.get("PATH", os.defpath))
     if python is None or python == shutil.which("python3", path=base.get("PATH", os.defpath)):
-        return (*PYTHON, "-m", "diel.worker.called")
+        return (*PYTHON, "-m", "diel.worker.function_runner")
     return (python, GUEST)
 
 

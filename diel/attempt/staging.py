@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.attempt.block import with_hosts
-from diel.attempt.bundle import Failure, Request, Staged, Staging, Work
+from diel.attempt.bundle import Failure, Request, StagedTask, Staging, Work
 from diel.attempt.command import spawn
 from diel.attempt.reaper import is_full
 from diel.attempt.watchdog import RunningAttempt, Watchdog
@@ -99,7 +99,7 @@ def on_this_node(request: Request, local: Local | None) -> Request:
 
 
 def _on_each_node(
-    attempt: RunningAttempt, staging: Staging, staged: Staged, env: Mapping[str, str], dog: Watchdog
+    attempt: RunningAttempt, staging: Staging, staged: StagedTask, env: Mapping[str, str], dog: Watchdog
 ) -> Brought:
     """Copy them on each of a command's whole nodes, to the same path: one command line is for all ranks."""
     plan = Path(attempt.task_dir, PLAN_FILE)

@@ -22,7 +22,7 @@ from hashlib import blake2b
 from importlib.util import resolve_name
 from typing import Any, NamedTuple
 
-from diel.attempt.imported import Weighing
+from diel.attempt.import_meter import ImportMeter
 from diel.modules.beside import Loader
 from diel.modules.catalogue import Module, load_function
 
@@ -352,7 +352,7 @@ def load(module: Module) -> Loaded:
     if not _before:
         _before.append(_read())
         _path.extend(sys.path)
-        Weighing(_before_import, _after_import)
+        ImportMeter(_before_import, _after_import)
     file = (module.path, module.import_name, module.digest)
     if file not in _imported:
         _seed(module.digest)

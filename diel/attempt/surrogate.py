@@ -34,7 +34,7 @@ class Consulted(NamedTuple):
     message: str = ""
     """Why there was no usable answer, apart from its uncertainty."""
     unasked: str = ""
-    audited: Audited | None = None
+    audited: AnswerAudit | None = None
 
     def tell(self, record: Done) -> None:
         """Add to a task's record what its surrogate answered, and whether its result was simulated."""
@@ -86,7 +86,7 @@ def ask(paths: RunPaths, work: Work, request: Request) -> Consulted:
     if uncertainty is not None and uncertainty > surrogate.tolerance:
         return Consulted(question, seconds, finite)
     if question.audited:
-        return Consulted(question, seconds, finite, audited=Audited(answer, surrogate.relative))
+        return Consulted(question, seconds, finite, audited=AnswerAudit(answer, surrogate.relative))
     return Consulted(question, seconds, finite, {name: value for name, (value, _) in answer.items()})
 
 
@@ -94,7 +94,7 @@ Answer = Mapping[str, tuple[float, float | None]]
 """By output: its value, and its uncertainty if the answer has one."""
 
 
-class Audited(NamedTuple):
+class AnswerAudit(NamedTuple):
     """An answer that is compared with what the simulation makes."""
 
     answer: Answer

@@ -20,7 +20,7 @@ from diel.attempt.watchdog import RunningAttempt
 from diel.context import Context
 from diel.files import put
 from diel.paths import RunPaths
-from diel.project.requests import Unwanted
+from diel.project.requests import StopCheck
 from diel.states import FailureClass
 
 _ZONE = time.tzname
@@ -77,7 +77,7 @@ class Surroundings:
             params=own(request.params),
             inputs=own(request.inputs),
             services=request.services or {},
-            is_pruned=Unwanted(self._paths, work.stage, request.index),
+            is_pruned=StopCheck(self._paths, work.stage, request.index),
             streams=request.streams,
             shards=request.shards or {},
             local=None if work.staging is None else work.staging.local,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import psutil
 
 from diel.attempt.gpus import Gpus, own_gpus
-from diel.attempt.imported import PAGE, OwnMemory
+from diel.attempt.import_meter import PAGE, OwnMemory
 from diel.attempt.reaper import LEFT, kernel_file, orphans
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ class _Own:
         """The same from now on."""
 
 
-class Counted(NamedTuple):
+class RankUsage(NamedTuple):
     """What a rank said of itself."""
 
     cpu: float
@@ -195,13 +195,13 @@ class Counted(NamedTuple):
     written: float
 
 
-def _read_ranks(folder: str) -> list[list[Counted]]:
+def _read_ranks(folder: str) -> list[list[RankUsage]]:
     """Return what the ranks of each launch said of themselves. It is removed."""
-    launches: dict[str, list[Counted]] = {}
+    launches: dict[str, list[RankUsage]] = {}
     with contextlib.suppress(OSError):  # another process of the task has removed it
         for name in os.listdir(folder):
             with contextlib.suppress(OSError, ValueError, TypeError):  # a rank that was ended as it wrote
-                count = Counted(*map(float, Path(folder, name).read_bytes().split()))
+                count = RankUsage(*map(float, Path(folder, name).read_bytes().split()))
                 launches.setdefault(name.partition(".")[0], []).append(count)
             os.unlink(f"{folder}/{name}")
         os.rmdir(folder)

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 
 from diel.attempt.block import Limits
 from diel.attempt.bundle import Failure, Request, Work
+from diel.attempt.ipc import is_cut
 from diel.attempt.launcher import Launches
-from diel.attempt.line import is_cut
 from diel.attempt.mpi import World
 from diel.attempt.reaper import GRACE, ask_group, ask_leader, end_marked, kill_children, signal_group
 from diel.attempt.usage import Usage, descendants, proportional, resident
@@ -63,7 +63,7 @@ class RunningAttempt:
     """What it runs in; None for the worker's own surroundings."""
     inside: tuple[str, ...] = ()
     """Words before its program, or before that of each rank: those of its environment."""
-    caller: tuple[str, ...] = (*PYTHON, "-m", "diel.worker.called")
+    caller: tuple[str, ...] = (*PYTHON, "-m", "diel.worker.function_runner")
     """Words that call its function, where that needs a process of its own."""
     lent: tuple[str, ...] = ()
     """Folders of packages that such a process may take from this Python."""

@@ -117,7 +117,7 @@ class Adaptive(ABC):
         return AxisFacts(self.axis.word, self.size, context, judges, stages, until=until)
 
 
-class Searched(Adaptive):
+class SearchAxis(Adaptive):
     """A search of a run: its trials."""
 
     axis: Search
@@ -168,7 +168,7 @@ class Searched(Adaptive):
         )
 
 
-class Looped(Adaptive):
+class LoopAxis(Adaptive):
     """A loop of a run: its rounds."""
 
     axis: Loop
@@ -192,7 +192,7 @@ class Looped(Adaptive):
         return [coordinates[self.label] + 1]
 
 
-_KINDS: dict[str, type[Adaptive]] = {"search": Searched, "loop": Looped}
+_KINDS: dict[str, type[Adaptive]] = {"search": SearchAxis, "loop": LoopAxis}
 
 
 def adaptive_axes(workflow: Workflow, history: History) -> dict[str, Adaptive]:

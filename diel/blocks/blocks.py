@@ -13,9 +13,9 @@ from math import ceil
 from typing import assert_never
 
 from diel.attempt.bundle import Bundle
-from diel.blocks.asking import Agent, BlockAsking, BlockQueued, BlockRefused, Heard, Silent
 from diel.blocks.block import Adopt, Block, EngineLost, Holding, Outlook, is_idle, tail_of, wants_block
 from diel.blocks.leftovers import adopt
+from diel.blocks.requester import Agent, BlockQueued, BlockRefused, BlockRequester, Heard, Silent
 from diel.blocks.script import NeverRuns, is_at_start, refusal
 from diel.check.imports import imported
 from diel.errors import DielError
@@ -35,14 +35,14 @@ LIMBO = 30.0
 
 
 @dataclass
-class Watching:
+class BlockMonitor:
     """News of a run's blocks, from the scheduler and Parsl; a site that gives no block that works is given
     up."""
 
     _blocks: dict[str, Block]
     """The run's, by name: a refused one is taken out."""
     _agent: Agent
-    _asking: BlockAsking
+    _asking: BlockRequester
     _ledger: Ledger
     _site: Site
     _lost: Callable[[Block], None]
@@ -228,9 +228,9 @@ class Blocks:
         self._refused_room: set[str] = set()
         self._backlog: Mapping[str, float] = {}
         self._needed: Mapping[str, float] = {}
-        self._asking = BlockAsking(plan, ledger.paths, scheduler)
+        self._asking = BlockRequester(plan, ledger.paths, scheduler)
         self._agent = Agent(scheduler, plan.site.poll, self._asking.loads)
-        self._watching = Watching(self._blocks, self._agent, self._asking, ledger, plan.site, lost)
+        self._watching = BlockMonitor(self._blocks, self._agent, self._asking, ledger, plan.site, lost)
 
     def line(self, shape: Shape) -> str:
         """Return the queue of tasks of a shape: none goes before its first task."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from diel.attempt.bundle import Bundle
-from diel.attempt.line import SPENT, is_readable, receive, send
+from diel.attempt.ipc import SPENT, is_readable, receive, send
 from diel.attempt.reaper import mark, wait_ended
 from diel.blocks.block import Adopt, Holding, Outlook
 from diel.carried import PYTHON, kept_variables

@@ -9,8 +9,8 @@ import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 
-from diel.check.flaws import Check
 from diel.check.scripts import texts_of
+from diel.check.violations import Check
 from diel.errors import Problem
 from diel.expressions import ExpressionError, Template, parse
 from diel.expressions.shell import PIPE, VALUE, Command, Quotes, Unquotable, Word, commands, places

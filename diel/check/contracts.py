@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from diel.check.flaws import Check
 from diel.check.names import visible_names
+from diel.check.violations import Check
 from diel.errors import did_you_mean
 from diel.expressions import Template, reference_of, walk
 from diel.graph import Edge, Key

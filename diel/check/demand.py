@@ -22,7 +22,7 @@ from diel.errors import Problem
 from diel.expressions import Template, parse, parse_expression, parse_tree
 from diel.expressions.expression import Chain, Lazily
 from diel.expressions.quantity import Quantity
-from diel.site import Ask, Misfit, Shape, Site
+from diel.site import Ask, Shape, Site, Unplaceable
 from diel.site.demand import Demand, Scope
 from diel.spec.forms.axis import Points
 from diel.spec.forms.sample import Sample
@@ -85,7 +85,7 @@ class Range(NamedTuple):
 def range_of(checked: Checked, site: Site, name: str) -> Range:
     """Return what a stage's tasks ask for at all known points. Raise Misfit for the first key that is wrong,
     with the `others`: each is found without those before it."""
-    wrong: dict[Key, Misfit] = {}
+    wrong: dict[Key, Unplaceable] = {}
     while True:
         inquiry = _Asked(checked, site, name, wrong)
         try:
@@ -93,7 +93,7 @@ def range_of(checked: Checked, site: Site, name: str) -> Range:
                 for place in inquiry.places(axes):
                     inquiry.demand.check_alone(key, inquiry.scope(axes, place))
             extent = _folded(inquiry.asks(), inquiry)
-        except Misfit as error:
+        except Unplaceable as error:
             if error.key not in wrong and error.key in checked.workflow.stages[name].demand:
                 wrong[error.key] = error
                 continue

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from diel.check.contracts import kind_of
-from diel.check.flaws import Check
 from diel.check.names import Names, visible_names
+from diel.check.violations import Check
 from diel.expressions import names_in, parse, parse_expression
 from diel.expressions.expression import JOINT, PLACES, Chain, Evaluator, Expression, ExpressionError, chain_of
 from diel.expressions.functions import OF_ONE, SCALARS, call, is_of_one, operate, refuse_lists

@@ -7,7 +7,7 @@ from itertools import islice, product
 from math import gcd, prod
 from typing import Any
 
-from diel.check.flaws import Check
+from diel.check.violations import Check
 from diel.expressions.expression import Chain
 from diel.spec.forms.axis import Points
 

@@ -6,9 +6,9 @@ import os
 import re
 import sys
 
-from diel.check.flaws import Check
+from diel.check.violations import Check
 from diel.graph.uses import PLACES, VARIABLE, launch_texts, launches
-from diel.site import Misfit, Site, find_program, launcher_words
+from diel.site import Site, Unplaceable, find_program, launcher_words
 from diel.site.shape import chosen_launcher
 from diel.site.site import FOUND_HERE
 from diel.spec import Resources, Stage
@@ -65,7 +65,7 @@ def with_launcher(site: Site, pool: str, resources: Resources) -> Site:
     if sought:
         message += f": there is no {FOUND_HERE[chosen]} on PATH"
         hint = "install it or load its module, or write its words into `launchers` of a site file"
-    raise Misfit(message, hint, ("resources", "launcher") if resources.launcher else ("resources",))
+    raise Unplaceable(message, hint, ("resources", "launcher") if resources.launcher else ("resources",))
 
 
 def words_of(site: Site, pool: str, resources: Resources) -> tuple[str, ...]:

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from diel.check.flaws import Check
 from diel.check.launcher import misplaced
+from diel.check.violations import Check
 from diel.errors import did_you_mean
 from diel.expressions import ExpressionError, parse_expression
 from diel.graph import Key, hyperparameter_reads

@@ -9,7 +9,7 @@ from graphlib import CycleError, TopologicalSorter
 from math import prod
 from typing import Any, NamedTuple
 
-from diel.check.flaws import Check
+from diel.check.violations import Check
 from diel.errors import did_you_mean
 from diel.expressions import ExpressionError, Template, parse_expression
 from diel.graph import Key, hyperparameter_reads

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from diel.check.flaws import Check
 from diel.check.names import visible_names
+from diel.check.violations import Check
 from diel.errors import did_you_mean
 from diel.graph import Key
 from diel.graph.judge import references_of

@@ -105,7 +105,7 @@ class OutputPair(NamedTuple):
     """Of the matched ones, those with null in one run alone: they are not among those that differ."""
 
 
-class Contrast(NamedTuple):
+class RunDiff(NamedTuple):
     """Two runs beside each other."""
 
     names: tuple[str, str]
@@ -125,12 +125,12 @@ class Contrast(NamedTuple):
         return [times for times in self.times if times.is_slower(by)]
 
 
-def compare(first: RunReader, second: RunReader) -> Contrast:
+def compare(first: RunReader, second: RunReader) -> RunDiff:
     """Compare two runs. Raise UsageError where a directory holds no run."""
     before, after = Side(first), Side(second)
     names = dict.fromkeys((*before.stages, *after.stages))
     ended = {name: (before.ended(name), after.ended(name)) for name in names}
-    return Contrast(
+    return RunDiff(
         (before.name, after.name),
         tuple(map(Unequal, _overview(before), _overview(before).values(), _overview(after).values())),
         tuple(_differing(first.run_file.hyperparameters, second.run_file.hyperparameters)),
@@ -243,7 +243,7 @@ _VERDICTS = {
 }
 
 
-def comparison_lines(contrast: Contrast) -> Iterator[str]:
+def comparison_lines(contrast: RunDiff) -> Iterator[str]:
     """Yield all of it, each part under its name; parts without a difference in one line."""
     first, second = contrast.names
     yield from columns([["", first, second], *([item.name, *both_texts(item)] for item in contrast.facts)])
@@ -366,7 +366,7 @@ def change_text(before: float | None, after: float | None) -> str:
     return f"{share:+.2f}%" if abs(share) >= 0.1 else f"{share:+.2g}%"
 
 
-def slower_text(contrast: Contrast, by: float) -> str:
+def slower_text(contrast: RunDiff, by: float) -> str:
     """Return which stages are slower by more than a share; empty if none is."""
     slow = contrast.slower(by)
     if not slow:
@@ -382,7 +382,7 @@ def _by(times: Times) -> str:
     return f"{times.interval[0] - 1:.0%} to {times.interval[1] - 1:.0%}"
 
 
-def comparison_document(contrast: Contrast) -> dict[str, Any]:
+def comparison_document(contrast: RunDiff) -> dict[str, Any]:
     """Return the same as JSON."""
     return {
         "runs": list(contrast.names),

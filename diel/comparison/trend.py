@@ -35,7 +35,7 @@ _STATES = ("done", "cached", "failed")
 RUN_COLUMNS = ("run", "began", "state", "took", *_STATES)
 
 
-class Dated(NamedTuple):
+class TrendPoint(NamedTuple):
     """One run."""
 
     run: str
@@ -99,7 +99,7 @@ class Trend(NamedTuple):
     """The runs of a workflow, the oldest first, and their figures."""
 
     workflow: str
-    runs: tuple[Dated, ...]
+    runs: tuple[TrendPoint, ...]
     measures: tuple[Measure, ...]
     notes: tuple[str, ...]
 
@@ -149,7 +149,7 @@ def _runs_of(runs: Path, workflow: str) -> list[RunPaths]:
     return chosen
 
 
-def _dated(side: Side) -> Dated:
+def _dated(side: Side) -> TrendPoint:
     """Raise DielError where the run's files cannot be read."""
     history = side.run.history
     counts: dict[str, int] = {}
@@ -158,7 +158,7 @@ def _dated(side: Side) -> Dated:
             counts[state] = counts.get(state, 0) + count
     began = history.began or side.run.run_file.created
     took = None if history.ended is None else history.ended - began
-    return Dated(side.name, began, side.run.state.value, took, counts)
+    return TrendPoint(side.name, began, side.run.state.value, took, counts)
 
 
 def _groups(side: Side) -> dict[str, str]:

@@ -32,7 +32,7 @@ from diel.journal.snapshot import read_run
 from diel.paths import RunPaths
 from diel.project.submission import Submission, make_submission, refuse_unwanted, withdraw
 from diel.scheduler import SchedulerBusy, scheduler_named
-from diel.scheduler.inside import END, KEPT
+from diel.scheduler.allocation import END, KEPT
 from diel.states import EXIT_CODES, RunState
 from diel.values import task_text
 

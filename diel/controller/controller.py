@@ -22,7 +22,7 @@ from diel.controller.finder import Finder
 from diel.controller.gang import Gangs
 from diel.controller.intake import Intake
 from diel.controller.stages import Stages
-from diel.controller.stopping import Stopping, has_failed
+from diel.controller.stop_policy import Stopping, has_failed
 from diel.errors import DielError
 from diel.journal.history import History
 from diel.journal.segment import SegmentWriter
@@ -34,7 +34,7 @@ from diel.project.lease import HEARTBEAT, Lease, beat, clear_up, still_mine
 from diel.project.requests import changed, read_cancels
 from diel.project.run_file import RunFile
 from diel.scheduler import scheduler_named
-from diel.scheduler.inside import inside_here
+from diel.scheduler.allocation import inside_here
 from diel.site import within
 from diel.states import FailureClass, RunState, TaskState
 from diel.tasks.ledger import Ledger

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 THREADS = 4
 
 
-class LeftUncopied(Exception):
+class ExportsStopped(Exception):
     """The controller lets go of the run."""
 
 
@@ -137,12 +137,12 @@ class Exporter:
             self._note_end(stage, index)
         for future in [future for future in self._open if future.done()]:
             output = self._outputs[self._open.pop(future)]
-            error = LeftUncopied() if future.cancelled() else future.exception()
+            error = ExportsStopped() if future.cancelled() else future.exception()
             if error is None:
                 copied, untouched = future.result()
                 output.kept += [untouched] if untouched else []
                 output.copied += bool(copied or not untouched)
-            elif not isinstance(error, LeftUncopied):
+            elif not isinstance(error, ExportsStopped):
                 output.failed.append(str(error))
 
     def tell(self) -> None:
@@ -275,7 +275,7 @@ class _Copier:
 
     def _check(self) -> None:
         if self.stopped:
-            raise LeftUncopied
+            raise ExportsStopped
 
 
 def _put_link(link: str, target: str) -> None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from diel.artifacts.identity import Changed
+from diel.artifacts.identity import FileChanged
 from diel.attempt.bundle import Question, Request
 from diel.axes.adaptive import Standing
 from diel.controller.stages import Stages
@@ -18,7 +18,7 @@ from diel.journal.stage_history import ranges
 from diel.project.cache import Cache, is_whole
 from diel.project.requests import Cancel
 from diel.project.runs import identity_of_run
-from diel.site import Misfit
+from diel.site import Unplaceable
 from diel.states import FailureClass, TaskState
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link, Verdict
@@ -199,7 +199,7 @@ class Finder:
         except Unready as error:
             self._turn_away(stage, index, error.link, error.verdict)
             return None
-        except (ExpressionError, MissingInput, ModuleError, Misfit) as error:
+        except (ExpressionError, MissingInput, ModuleError, Unplaceable) as error:
             self._fail(stage, index, error)
             return None
         task = self._without_condemned(recipe, task)
@@ -209,7 +209,7 @@ class Finder:
             return None
         try:
             stage.ask_of(index)
-        except Misfit as error:
+        except Unplaceable as error:
             self._fail(stage, index, error)
             return None
         return task if serving is None or serving.ask(stage, index) else None
@@ -238,8 +238,8 @@ class Finder:
             self._note_skip(stage, index, "upstream", link.up.name)
 
     def _fail(self, stage: StageRun, index: int, error: Exception) -> None:
-        kind = FailureClass.CHANGED if isinstance(error, Changed) else FailureClass.UPSTREAM
-        kind = FailureClass.LAUNCH if isinstance(error, Misfit) else kind
+        kind = FailureClass.CHANGED if isinstance(error, FileChanged) else FailureClass.UPSTREAM
+        kind = FailureClass.LAUNCH if isinstance(error, Unplaceable) else kind
         self._ledger.fail(stage, index, {"class": kind, "message": str(error)})
         self._stages.note_end(stage, index)
 

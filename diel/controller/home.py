@@ -20,10 +20,10 @@ from diel.journal.segment import Reader
 from diel.paths import RunPaths
 from diel.plan import Plan
 from diel.project.lease import newest_epoch, read_lease, refuse_driven
-from diel.project.run_file import Manner, read_run_file
+from diel.project.run_file import RunOptions, read_run_file
 from diel.project.submission import Home, Submission, begun, job_name, make_submission, queued, withdraw
 from diel.scheduler import Job, SchedulerBusy, SchedulerRefused, scheduler_named
-from diel.scheduler.inside import KEPT
+from diel.scheduler.allocation import KEPT
 from diel.site import Pool, Site, cores_of
 from diel.values import format_duration
 
@@ -109,7 +109,7 @@ def refuse_homeless(plan: Plan, home: Home) -> None:
 
 
 def submit_new(
-    plan: Plan, runs: Path, *, home: Home | None = None, **manner: Unpack[Manner]
+    plan: Plan, runs: Path, *, home: Home | None = None, **manner: Unpack[RunOptions]
 ) -> tuple[RunPaths, Submission]:
     """Make a new run and request its controller; a refusal leaves nothing. Raise UsageError,
     SchedulerRefused, and Unanswered where its job may be queued: then the run stays."""

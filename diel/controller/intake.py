@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from diel.attempt.bundle import BundleReport
-from diel.attempt.line import SPENT
+from diel.attempt.ipc import SPENT
 from diel.attempt.reaper import RecentOomKills, kill_marked
 from diel.axes.adaptive import Standing
 from diel.blocks.dispatcher import Dispatcher, Sent, reset
@@ -20,7 +20,7 @@ from diel.controller.stages import Stages
 from diel.errors import DielError, NotBegun, WorkerLost
 from diel.journal.stage_history import Attempt
 from diel.project.requests import put_up
-from diel.site import Misfit
+from diel.site import Unplaceable
 from diel.spec import Resources, Rule
 from diel.states import FailureClass, TaskState
 from diel.tasks.ledger import Ledger
@@ -256,7 +256,7 @@ class Intake:
             case _:
                 try:
                     self._retry(stage, index, record, kind, node)
-                except Misfit as error:
+                except Unplaceable as error:
                     self._fail(stage, index, record, f"{record['message']}; it cannot run again: {error}")
 
     def _leave(self, stage: StageRun, index: int) -> None:

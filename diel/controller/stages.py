@@ -19,16 +19,16 @@ from diel.plan import Plan
 from diel.project.cache import pruned_key
 from diel.project.run_file import RunFile
 from diel.search.decider import Decider, Deciding, Looping
-from diel.search.search import Searching
+from diel.search.search import SearchDecider
 from diel.site import Ask
 from diel.site.demand import Demand
 from diel.spec.forms.axis import clashes
 from diel.states import FailureClass
+from diel.tasks.artifact_gc import Keeping
 from diel.tasks.axes import Axes
-from diel.tasks.keeping import Keeping
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link
-from diel.tasks.publishing import Publishing
+from diel.tasks.publisher import Publishing
 from diel.tasks.recipe import Recipe, environment_part, environments_of_stage, family_parts, work_of
 from diel.tasks.sources import Scope, Sources, link_of
 from diel.tasks.stage_run import StageRun
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from diel.journal import records
 
 _DECIDERS: dict[str, Callable[[Any, Iterable[Adaptive], Deciding], Decider]] = {
-    "search": Searching,
+    "search": SearchDecider,
     "loop": Looping,
 }
 """What makes the points of an axis, by the key of its form."""

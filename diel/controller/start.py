@@ -29,11 +29,11 @@ from diel.paths import RunPaths, user_file
 from diel.plan import Plan, make_plan
 from diel.project.lease import take
 from diel.project.requests import set_aside
-from diel.project.run_file import Manner, RunFile, read_kept_workflow, read_run_file
+from diel.project.run_file import RunFile, RunOptions, read_kept_workflow, read_run_file
 from diel.project.runs import create_run, make_newest, mend_run
 from diel.registry import kept_values, user_name
 from diel.scheduler import Job, JobState, scheduler_named
-from diel.scheduler.inside import END
+from diel.scheduler.allocation import END
 from diel.search.searcher import refuse_unsearchable
 from diel.site import Site, find_program, find_site, missing, read_kept_site
 from diel.spec.data import Filling
@@ -48,7 +48,7 @@ TIMES = 5
 Outcome = TypeVar("Outcome")
 
 
-def start(plan: Plan, runs: Path, **manner: Unpack[Manner]) -> Controller:
+def start(plan: Plan, runs: Path, **manner: Unpack[RunOptions]) -> Controller:
     """Make a new run and its controller. Raise UsageError, before anything is made, if it cannot run."""
     jobs = block_jobs(plan, runs) if plan.site.scheduled else ()
     paths = create(plan, runs, jobs, **manner)
@@ -91,7 +91,7 @@ def discard(paths: RunPaths, *, fresh: bool) -> None:
 
 
 def create(
-    plan: Plan, runs: Path, jobs: Iterable[tuple[str, Job]] = (), **manner: Unpack[Manner]
+    plan: Plan, runs: Path, jobs: Iterable[tuple[str, Job]] = (), **manner: Unpack[RunOptions]
 ) -> RunPaths:
     """Make a new run that no controller has taken yet; `jobs` are what it will ask a scheduler for, with
     their pools. Raise UsageError, before anything is made, where it cannot run or the scheduler takes no such
@@ -118,7 +118,7 @@ def create(
         environments = prepared_text(make_environments(plan, runs))
     begins = None
     if any(axis.word == "search" for axis in plan.workflow.axes.values()):
-        from diel.controller.warm import begin_searches  # here: most runs have no search
+        from diel.controller.warm_start import begin_searches  # here: most runs have no search
 
         begins = begin_searches(document, runs, anew=not manner.get("use_cache", True))
     paths = create_run(runs, plan.workflow.name)
@@ -185,7 +185,7 @@ def take_over(paths: RunPaths) -> Controller:
     kill_marked("DIEL_RUN_DIR", str(paths.root), without="DIEL_BLOCK")
     refused: Mapping[tuple[str, int], str] = {}
     if lease.epoch > 1:
-        from diel.controller.again import make_anew  # here: a new run has nothing to make again
+        from diel.controller.invalidation import make_anew  # here: a new run has nothing to make again
 
         refused = make_anew(paths, segment)
     controller = Controller(with_sources(plan, paths), read_run_file(paths), paths, lease, segment)

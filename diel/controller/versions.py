@@ -13,9 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from diel.artifacts.identity import Changed, hold, look_at
+from diel.artifacts.identity import FileChanged, hold, look_at
 from diel.carried import carried
-from diel.controller.again import Again
+from diel.controller.invalidation import Again
 from diel.controller.start import change_run_file, plan_again, watch_shared
 from diel.errors import DielError, UsageError, counted
 from diel.files import put, read_file
@@ -30,7 +30,7 @@ from diel.results import RunReader
 from diel.site import read_kept_site
 from diel.spec.forms.axis import Points
 from diel.spec.forms.rows import FileForm
-from diel.tasks.keeping import ended_well
+from diel.tasks.artifact_gc import ended_well
 from diel.tasks.link import Link
 from diel.tasks.stage_run import StageRun
 from diel.tasks.watched import OF_AXIS, Watch, file_of
@@ -97,7 +97,7 @@ def _files(plan: Plan, paths: RunPaths, view: RunReader) -> Iterator[ChangedSour
     for path, file in Watch(paths, records=False).files.items():
         try:
             hold(file)
-        except Changed as error:
+        except FileChanged as error:
             readers: dict[str, frozenset[int] | None] = {}
             for name, stage in view.stages.items():
                 files = view.recipe(name).sources.files

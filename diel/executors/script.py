@@ -29,7 +29,7 @@ from multiprocessing import process
 from pathlib import Path
 from typing import Any
 
-from diel.worker.tied import tie
+from diel.worker.die_with_parent import tie
 
 PREFIX = "dielpool-"
 VARIABLE = "DIEL_POOL_SCRATCH"

@@ -23,8 +23,8 @@ from diel.results import RunReader
 from diel.states import RunState, TaskState, TrialState
 from diel.status.axis import AxisStatus, course_text, scores_text, what_text
 from diel.status.columns import printable
-from diel.tasks.choosing import ChoosingLink
 from diel.tasks.link import Link, Verdict
+from diel.tasks.selection import ChoosingLink
 from diel.values import task_text
 
 SHOWN = 5

@@ -12,14 +12,14 @@ from diel.graph.judge import check_adaptive, check_waits
 from diel.graph.service import check_service, check_services, is_renewed, nearest_service
 from diel.graph.stage_graph import Edge, Published, StageGraph
 from diel.graph.uses import hyperparameter_reads, uses
-from diel.spec import Axis, Flaw, Loop, Search, Stage, Workflow
+from diel.spec import Axis, Loop, Search, Stage, Violation, Workflow
 from diel.spec.forms.axis import bare, clashes
 from diel.spec.model import Key
 
 
-def build(workflow: Workflow) -> tuple[StageGraph, list[Flaw]]:
+def build(workflow: Workflow) -> tuple[StageGraph, list[Violation]]:
     """Return the graph of a workflow, and its first flaws."""
-    flaws: list[Flaw] = []
+    flaws: list[Violation] = []
     edges: list[Edge] = []
 
     def add(uses: Iterator[Edge]) -> None:
@@ -51,7 +51,7 @@ def build(workflow: Workflow) -> tuple[StageGraph, list[Flaw]]:
     return graph, [*flaws, *_whole_flaws(graph)]
 
 
-def _whole_flaws(graph: StageGraph) -> Iterator[Flaw]:
+def _whole_flaws(graph: StageGraph) -> Iterator[Violation]:
     workflow = graph.workflow
     if workflow.adaptive:
         yield from check_waits(graph)
@@ -61,13 +61,13 @@ def _whole_flaws(graph: StageGraph) -> Iterator[Flaw]:
         yield from check_services(graph)
 
 
-def _resolved(workflow: Workflow, use: Edge, flaws: list[Flaw]) -> Edge | None:
+def _resolved(workflow: Workflow, use: Edge, flaws: list[Violation]) -> Edge | None:
     """Return the edge of a mention, with the axes along which data moves; None for an impossible one."""
     name, other = use.downstream, use.upstream
     if other not in workflow.stages:
         hint = did_you_mean(other, workflow.stages) or f"stages: {', '.join(workflow.stages)}"
         hint = nearest_service(workflow, other) if use.service else hint
-        flaws.append(Flaw(f"no stage '{other}'", hint, use.key))
+        flaws.append(Violation(f"no stage '{other}'", hint, use.key))
         return None
     at, axes = use.picked, workflow.axes
     chosen = {a: choice for a in at if a in axes and (choice := axes[a].choice(at[a])) is not None}
@@ -75,7 +75,7 @@ def _resolved(workflow: Workflow, use: Edge, flaws: list[Flaw]) -> Edge | None:
     if other == name and not use.follows:
         hint = "in a loop, `at: {AXIS: previous}` reads the previous round"
         hint = "a service is asked by other stages" if use.service else hint
-        itself = Flaw(f"the stage depends on itself: {name} -> {name}", hint, use.key)
+        itself = Violation(f"the stage depends on itself: {name} -> {name}", hint, use.key)
         flaws += [*_at_flaws(workflow, use)] or [itself]
         return None
     source, reader = workflow.stages[other], workflow.stages[name]
@@ -101,31 +101,33 @@ def _resolved(workflow: Workflow, use: Edge, flaws: list[Flaw]) -> Edge | None:
     )
     for word in wrong:
         message = f"nothing is gathered here: '{other}' gives one result for each task"
-        flaws.append(Flaw(message, "", (*use.key, word)))
+        flaws.append(Violation(message, "", (*use.key, word)))
     return edge
 
 
-def _at_flaws(workflow: Workflow, use: Edge) -> Iterator[Flaw]:
+def _at_flaws(workflow: Workflow, use: Edge) -> Iterator[Violation]:
     upstream, downstream = workflow.stages[use.upstream].over, workflow.stages[use.downstream].over
     for label, point in use.picked.items():
         key = (*use.key, "at", label)
         axis = workflow.axes.get(label)
         if label not in upstream:
             hint = did_you_mean(label, upstream) or f"its axes: {', '.join(upstream) or 'none'}"
-            yield Flaw(f"'{use.upstream}' does not run over an axis '{label}'", hint, key)
+            yield Violation(f"'{use.upstream}' does not run over an axis '{label}'", hint, key)
         elif axis is not None:
             strange = strange_word(label, axis, point)
             if not strange:
-                yield from (Flaw(*flaw, key) for flaw in axis.pick_flaws(label, point, label in downstream))
+                yield from (
+                    Violation(*flaw, key) for flaw in axis.pick_flaws(label, point, label in downstream)
+                )
             elif not axis.named or use.upstream == use.downstream:
-                yield Flaw(strange, axis.pick_hint, key)
+                yield Violation(strange, axis.pick_hint, key)
             elif axis.source is not None and point in Loop.picks:
                 hint = f"for a point of that name write {{{label}: {{PARAMETER: {point}}}}}"
-                yield Flaw(strange, hint, key)
+                yield Violation(strange, hint, key)
             if point == "previous" and axis.adaptive and not use.begun:
                 reference = f"{use.upstream}.{use.output}"
                 hint = f"for instance {{from: {reference}, at: {{{label}: previous}}, initially: 0}}"
-                yield Flaw("`previous` needs `initially:`, the value in the first round", hint, use.key)
+                yield Violation("`previous` needs `initially:`, the value in the first round", hint, use.key)
 
 
 def strange_word(label: str, axis: Axis, point: Any) -> str:
@@ -137,7 +139,7 @@ def strange_word(label: str, axis: Axis, point: Any) -> str:
     return f"`{word}` picks a {kind.point} of a {kind.word}, and '{label}' is not a {kind.word}"
 
 
-def _axis_flaws(workflow: Workflow, name: str, stage: Stage) -> Iterator[Flaw]:
+def _axis_flaws(workflow: Workflow, name: str, stage: Stage) -> Iterator[Violation]:
     brought: dict[str, Sequence[str]] = {}
     for number, label in enumerate(stage.over):
         key: Key = ("stages", name, "over", number)
@@ -145,24 +147,24 @@ def _axis_flaws(workflow: Workflow, name: str, stage: Stage) -> Iterator[Flaw]:
             owner = next((a for a, own in workflow.axes.items() if label in (own.parameters_of(a) or ())), "")
             fallback = did_you_mean(label, workflow.axes) or f"axes: {', '.join(workflow.axes) or 'none'}"
             hint = f"it is a parameter of axis '{owner}': write over: [{owner}]" if owner else fallback
-            yield Flaw(f"no axis '{label}'", hint, key)
+            yield Violation(f"no axis '{label}'", hint, key)
             continue
         brought[label] = workflow.axes[label].parameters_of(label) or (bare(label),)
     for label, message in clashes(brought, ()):
-        yield Flaw(message, "rename one of them", ("stages", name, "over", stage.over.index(label)))
+        yield Violation(message, "rename one of them", ("stages", name, "over", stage.over.index(label)))
 
 
-def _cycle_flaw(graph: StageGraph, names: list[str]) -> Flaw:
+def _cycle_flaw(graph: StageGraph, names: list[str]) -> Violation:
     last, first = names[-1], names[0]
     guilty = next(e for e in graph.into(first) if e.upstream == last and not e.follows)
-    return Flaw(
+    return Violation(
         f"the stages wait for each other: {' -> '.join([*names, first])}",
         "remove one of these edges, or make it a loop axis with `at: {AXIS: previous}`",
         guilty.key,
     )
 
 
-def _check_publishers(graph: StageGraph) -> Iterator[Flaw]:
+def _check_publishers(graph: StageGraph) -> Iterator[Violation]:
     """Yield the flaws of `publishes`, except those of outputs, which depend on modules."""
     workflow = graph.workflow
     for name, stage in workflow.stages.items():
@@ -171,7 +173,7 @@ def _check_publishers(graph: StageGraph) -> Iterator[Flaw]:
             if published not in workflow.hyperparameters:
                 names = ", ".join(workflow.hyperparameters) or "none"
                 hint = did_you_mean(published, workflow.hyperparameters) or f"hyperparameters: {names}"
-                yield Flaw(f"no hyperparameter '{published}'", hint, key)
+                yield Violation(f"no hyperparameter '{published}'", hint, key)
                 continue
             for label in _searches(workflow, name, published):
                 hint = (
@@ -179,7 +181,7 @@ def _check_publishers(graph: StageGraph) -> Iterator[Flaw]:
                     f"{{from: hp.{published}, at: {{{label}: best}}}}"
                 )
                 message = f"'{name}' runs over '{label}', a search that sets '{published}' itself"
-                yield Flaw(message, hint, key)
+                yield Violation(message, hint, key)
     yield from _check_order(graph)
 
 
@@ -191,13 +193,13 @@ def _searches(workflow: Workflow, name: str, hyperparameter: str) -> list[str]:
     ]
 
 
-def _check_order(graph: StageGraph) -> Iterator[Flaw]:
+def _check_order(graph: StageGraph) -> Iterator[Violation]:
     """Check that of two stages that publish the same name, one depends on the other."""
     for published, names in _publishers(graph).items():
         for place, name in enumerate(names):
             for other in names[:place]:
                 if name not in graph.after(other):
-                    yield Flaw(
+                    yield Violation(
                         f"'{other}' publishes '{published}' too, and neither depends on the other",
                         f"make one later, for instance by `after: [{other}]`, or drop one",
                         ("stages", name, "publishes", published),
@@ -214,7 +216,7 @@ def _publishers(graph: StageGraph) -> dict[str, list[str]]:
     return makers
 
 
-def _published_uses(graph: StageGraph, flaws: list[Flaw]) -> Iterator[Edge]:
+def _published_uses(graph: StageGraph, flaws: list[Violation]) -> Iterator[Edge]:
     """Yield an edge from the stage that publishes a value to each stage that reads it, and depends on it
     anyway, so that no cycle closes. Where several publish a name, the last is read."""
     workflow = graph.workflow
@@ -233,7 +235,9 @@ def _published_uses(graph: StageGraph, flaws: list[Flaw]) -> Iterator[Edge]:
             if several:
                 axes = ", ".join(several)
                 message = f"'{maker}' publishes '{read}' once for each {axes}, and '{name}' lacks {axes}"
-                flaws.append(Flaw(message, "add the axis, or let a stage without it publish one value", key))
+                flaws.append(
+                    Violation(message, "add the axis, or let a stage without it publish one value", key)
+                )
                 continue
             declared = Published(read, workflow.hyperparameters[read])
             over = [] if source.when is None else [axis for axis in source.over if axis in workflow.axes]

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from diel.errors import did_you_mean
 from diel.graph.stage_graph import Edge, StageGraph, reach
-from diel.spec import Flaw, Input, Workflow
+from diel.spec import Input, Violation, Workflow
 from diel.spec.model import Key
 
 
@@ -52,29 +52,29 @@ def gangs(graph: StageGraph) -> tuple[Gang, ...]:
     return tuple(groups)
 
 
-def check_beside(workflow: Workflow) -> Iterator[Flaw]:
+def check_beside(workflow: Workflow) -> Iterator[Violation]:
     """Check that `beside` names other stages."""
     for name, stage in workflow.stages.items():
         for number, other in enumerate(stage.beside):
             key: Key = ("stages", name, "beside", number)
             if other == name:
                 hint = "make each part a stage, and name the other"
-                yield Flaw("a stage cannot be beside itself", hint, key)
+                yield Violation("a stage cannot be beside itself", hint, key)
             elif other not in workflow.stages:
                 hint = did_you_mean(other, workflow.stages) or f"stages: {', '.join(workflow.stages)}"
-                yield Flaw(f"no stage '{other}'", hint, key)
+                yield Violation(f"no stage '{other}'", hint, key)
 
 
-def check_gangs(graph: StageGraph) -> list[Flaw]:
+def check_gangs(graph: StageGraph) -> list[Violation]:
     """Check that stages that run at the same time do not wait for each other."""
-    flaws: list[Flaw] = []
+    flaws: list[Violation] = []
     for gang in gangs(graph):
         flaws += _waits(graph, gang)
         flaws += _come_late(graph.workflow, gang)
     return flaws
 
 
-def _waits(graph: StageGraph, gang: Gang) -> Iterator[Flaw]:
+def _waits(graph: StageGraph, gang: Gang) -> Iterator[Violation]:
     awaited = {name for name in gang.stages if graph.out_of(name)}
     first = min((graph.depth[name] for name in awaited), default=0)
     """None of them is above this, so nothing further up needs a look."""
@@ -88,7 +88,7 @@ def _waits(graph: StageGraph, gang: Gang) -> Iterator[Flaw]:
             other = next((stage for stage in reach([edge.upstream], above) if stage in awaited), None)
             if other is not None:
                 way = "" if edge.upstream == other else f", by way of '{edge.upstream}'"
-                yield Flaw(
+                yield Violation(
                     f"'{name}' runs at the same time as '{other}', and waits for its end{way}",
                     "pass this through the stream too, or drop the stream or `beside`",
                     edge.key,
@@ -100,7 +100,7 @@ def _waited_for(graph: StageGraph, name: str) -> Iterator[Edge]:
     return (edge for edge in graph.into(name) if not edge.stream and not edge.follows)
 
 
-def _come_late(workflow: Workflow, gang: Gang) -> Iterator[Flaw]:
+def _come_late(workflow: Workflow, gang: Gang) -> Iterator[Violation]:
     """Refuse axes whose points come as earlier ones end: they never all run at the same time."""
     for name in gang.stages:
         stage = workflow.stages[name]
@@ -111,7 +111,7 @@ def _come_late(workflow: Workflow, gang: Gang) -> Iterator[Flaw]:
             if label in gang.axes or axis is None or not axis.adaptive:
                 continue
             other = next(other for other in gang.stages if label not in workflow.stages[other].over)
-            yield Flaw(
+            yield Violation(
                 f"'{name}' runs at the same time as '{other}', which has no axis '{label}': "
                 "its points come one after the other, and never all run at once",
                 f"run '{other}' over '{label}' too",
@@ -119,19 +119,19 @@ def _come_late(workflow: Workflow, gang: Gang) -> Iterator[Flaw]:
             )
 
 
-def check_stream(use: Edge, *, stream: bool) -> list[Flaw]:
+def check_stream(use: Edge, *, stream: bool) -> list[Violation]:
     """Check that streams are read by inputs, from their beginning, and that only streams are shared."""
     source = f"{use.upstream}.{use.output}"
     if not stream:
         hint = f"drop it, or make {source} a stream: outputs: {{{use.output}: {{stream: true}}}}"
-        return [Flaw(f"`share` is for streams, and {source} is none", hint, (*use.key, "share"))]
+        return [Violation(f"`share` is for streams, and {source} is none", hint, (*use.key, "share"))]
     if use.name is None:
         what = "an axis" if use.axis is not None else "a value"
         hint = f"read it as an input, inputs: {{{use.output}: {source}}}, and its items with context.stream"
-        return [Flaw(f"{source} is a stream, not {what}", hint, use.key)]
+        return [Violation(f"{source} is a stream, not {what}", hint, use.key)]
     if use.picked:
         hint = "drop `at`: a stream comes from all tasks while they run; axes in both stages are matched"
-        return [Flaw(f"{source} is a stream, of which no part can be picked", hint, (*use.key, "at"))]
+        return [Violation(f"{source} is a stream, of which no part can be picked", hint, (*use.key, "at"))]
     return []
 
 
@@ -147,7 +147,7 @@ def stream_inputs(workflow: Workflow, name: str) -> frozenset[str]:
     return frozenset(labels)
 
 
-def check_streams(graph: StageGraph) -> Iterator[Flaw]:
+def check_streams(graph: StageGraph) -> Iterator[Violation]:
     """Check that each stream is read, by all readers along the same axes: each task has one channel."""
     yield from _unread(graph)
     first: dict[tuple[str, str | None], Edge] = {}
@@ -157,31 +157,33 @@ def check_streams(graph: StageGraph) -> Iterator[Flaw]:
             other = first.setdefault((edge.upstream, edge.output), edge)
             if edge.matched != other.matched:
                 shared = ", ".join(other.matched) or "no axis"
-                yield Flaw(
+                yield Violation(
                     f"'{other.downstream}' reads this stream along {shared}, '{edge.downstream}' does not",
                     "give each an output of its own",
                     edge.key,
                 )
 
 
-def _input_flaws(edge: Edge, declared: Input) -> Iterator[Flaw]:
+def _input_flaws(edge: Edge, declared: Input) -> Iterator[Violation]:
     """Yield keys that do not go with a stream's items: a file, a list, a promise."""
     source = f"{edge.upstream}.{edge.output}"
     if declared.stage is not None:
         hint = "drop `stage`: items of a stream come to the task by themselves"
-        yield Flaw(f"{source} is a stream: there is no file to copy", hint, (*edge.key, "stage"))
+        yield Violation(f"{source} is a stream: there is no file to copy", hint, (*edge.key, "stage"))
     if declared.shard is not None:
         hint = "write `share: true`: the tasks then share the items of the stream"
-        yield Flaw(f"{source} is a stream, not a list of files", hint, (*edge.key, "shard"))
+        yield Violation(f"{source} is a stream, not a list of files", hint, (*edge.key, "shard"))
     for name in declared.expectations:
         message = f"`{name}` is no promise that a stream can make: {source} is one"
-        yield Flaw(message, "drop it", (*edge.key, name))
+        yield Violation(message, "drop it", (*edge.key, name))
 
 
-def _unread(graph: StageGraph) -> Iterator[Flaw]:
+def _unread(graph: StageGraph) -> Iterator[Violation]:
     read = {(edge.upstream, edge.output) for edge in graph.edges if edge.stream}
     for name, stage in graph.workflow.stages.items():
         for label, output in stage.outputs.items():
             if output.stream is not None and (name, label) not in read:
                 hint = f"add inputs: {{{label}: {name}.{label}}} to the stage that reads it"
-                yield Flaw("no stage reads this stream", hint, ("stages", name, "outputs", label, "stream"))
+                yield Violation(
+                    "no stage reads this stream", hint, ("stages", name, "outputs", label, "stream")
+                )

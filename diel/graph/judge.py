@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from diel.errors import did_you_mean
 from diel.expressions import JOINT, names_in
 from diel.graph.stage_graph import Edge, StageGraph
-from diel.spec import Axis, Flaw, Workflow
+from diel.spec import Axis, Violation, Workflow
 from diel.spec.forms.axis import bare
 from diel.spec.model import Key
 
@@ -84,7 +84,7 @@ def place_of_name(text: str, name: str) -> int | None:
     return None if match is None else match.start()
 
 
-def check_adaptive(workflow: Workflow) -> Iterator[Flaw]:
+def check_adaptive(workflow: Workflow) -> Iterator[Violation]:
     """Yield the flaws of the judges of searches and loops."""
     for label, axis in workflow.axes.items():
         if not axis.adaptive:
@@ -97,18 +97,20 @@ def check_adaptive(workflow: Workflow) -> Iterator[Flaw]:
     yield from _check_nesting(workflow)
 
 
-def _check(workflow: Workflow, label: str, key: Key, name: tuple[str, ...]) -> Iterator[Flaw]:
+def _check(workflow: Workflow, label: str, key: Key, name: tuple[str, ...]) -> Iterator[Violation]:
     stage = workflow.stages.get(name[0])
     written = ".".join(name)
     offset = _offset(workflow.axes[label], written) if key[-1] == "until" else None
     if len(name) != 2 or (stage is None and not all(part.isidentifier() for part in name)):
-        yield Flaw(f"expected STAGE.VALUE, found {written!r}", _meant(workflow, label, written), key, offset)
+        yield Violation(
+            f"expected STAGE.VALUE, found {written!r}", _meant(workflow, label, written), key, offset
+        )
     elif stage is None:
         hint = did_you_mean(name[0], workflow.stages) or f"stages: {', '.join(workflow.stages)}"
-        yield Flaw(f"no stage '{name[0]}'", hint, key, offset)
+        yield Violation(f"no stage '{name[0]}'", hint, key, offset)
     elif label not in stage.over:
         hint = f"add {label} to its `over`, or name a stage that runs over it"
-        yield Flaw(f"'{name[0]}' does not run over '{label}', so it cannot judge it", hint, key, offset)
+        yield Violation(f"'{name[0]}' does not run over '{label}', so it cannot judge it", hint, key, offset)
 
 
 def _offset(axis: Axis, written: str) -> int | None:
@@ -132,7 +134,7 @@ def _meant(workflow: Workflow, label: str, written: str) -> str:
     return "for instance `validate.loss`"
 
 
-def _check_judges(workflow: Workflow, label: str, axis: Axis) -> Iterator[Flaw]:
+def _check_judges(workflow: Workflow, label: str, axis: Axis) -> Iterator[Violation]:
     """Check that stages that judge together share their axes, and that `until` reads a value of a round."""
     named = list(references_of(label, axis))
     for key, name in named[1:]:
@@ -145,12 +147,12 @@ def _check_judges(workflow: Workflow, label: str, axis: Axis) -> Iterator[Flaw]:
         else:
             message = f"'{first}' and '{other}' judge '{label}' together and run over different axes"
             hint = "let a stage over the axes of one of them combine their values"
-        yield Flaw(message, hint, key, _offset(axis, ".".join(name)) if key[-1] == "until" else None)
+        yield Violation(message, hint, key, _offset(axis, ".".join(name)) if key[-1] == "until" else None)
     if not any(key[-1] == "until" for key, _ in named):
         yield from _check_empty_until(label, axis)
 
 
-def _check_empty_until(label: str, axis: Axis) -> Iterator[Flaw]:
+def _check_empty_until(label: str, axis: Axis) -> Iterator[Violation]:
     """Refuse an `until` that reads no value of a point: it says nothing about it."""
     read = names_in(axis.condition)
     if axis.condition is None or read is None:  # the check of expressions reports it
@@ -160,24 +162,24 @@ def _check_empty_until(label: str, axis: Axis) -> Iterator[Flaw]:
     if any(name[0] == bare(label) for name in read):
         message = f"`until` reads nothing of a {axis.point} but its number"
         hint = f"`{axis.bound}` says how many there are; {hint}"
-    yield Flaw(message, hint, ("axes", label, axis.word, "until"))
+    yield Violation(message, hint, ("axes", label, axis.word, "until"))
 
 
-def _check_contexts(workflow: Workflow, label: str) -> Iterator[Flaw]:
+def _check_contexts(workflow: Workflow, label: str) -> Iterator[Violation]:
     judge = judge_of(workflow, label)
     judges = " and ".join(f"'{name}'" for name in judge.stages)
     for name, other in workflow.stages.items():
         missing = ", ".join(axis for axis in judge.context if axis not in other.over)
         if missing and label in other.over:
             where = f"once for each {missing} (the axes of {judges})"
-            yield Flaw(
+            yield Violation(
                 f"'{label}' runs {where}, and '{name}' lacks {missing}",
                 "add the axis, or judge by a stage without it",
                 ("stages", name, "over"),
             )
 
 
-def _check_nesting(workflow: Workflow) -> Iterator[Flaw]:
+def _check_nesting(workflow: Workflow) -> Iterator[Violation]:
     """Check that no two axes each run once for each point of the other."""
     contexts: Mapping[str, tuple[str, ...]] = {
         label: judge_of(workflow, label).context for label, axis in workflow.axes.items() if axis.adaptive
@@ -185,14 +187,14 @@ def _check_nesting(workflow: Workflow) -> Iterator[Flaw]:
     for label, context in contexts.items():
         for other in context:
             if label in contexts.get(other, ()) and list(contexts).index(other) > list(contexts).index(label):
-                yield Flaw(
+                yield Violation(
                     f"'{label}' would run once for each '{other}', and '{other}' once for each '{label}'",
                     "let a stage over only one of them judge that one, with `at:` on the other",
                     ("axes", other, workflow.axes[other].word),
                 )
 
 
-def check_waits(graph: StageGraph) -> Iterator[Flaw]:
+def check_waits(graph: StageGraph) -> Iterator[Violation]:
     """Check that no stage waits for all points of a search or loop that wait for that stage."""
     for edge in graph.edges:
         for label in _awaited(graph.workflow, edge):
@@ -204,7 +206,7 @@ def check_waits(graph: StageGraph) -> Iterator[Flaw]:
                 hint = "run it over the axis too"
                 if edge.axis is not None:
                     hint = "give the stage a fixed axis, and let it take its item: `${{ STAGE.LIST[AXIS] }}`"
-                yield Flaw(
+                yield Violation(
                     f"'{edge.downstream}' waits for {points}, and '{guilty}', which is in each, "
                     f"waits for '{edge.downstream}'",
                     hint,

@@ -10,7 +10,7 @@ from diel.graph.stage_graph import Edge, StageGraph, reach
 from diel.modules.signature import Signature
 from diel.services import REPLICA
 from diel.services.endpoint import variable_of
-from diel.spec import Flaw, Stage, Workflow
+from diel.spec import Stage, Violation, Workflow
 from diel.spec.model import Key
 
 
@@ -22,13 +22,13 @@ def service_uses(stage: Stage, name: str) -> Iterator[Edge]:
         yield Edge(("stages", name, "surrogate", "service"), other, name, service=True, optional=True)
 
 
-def check_service(workflow: Workflow, use: Edge) -> list[Flaw]:
+def check_service(workflow: Workflow, use: Edge) -> list[Violation]:
     """Check that a service is asked, not read, and that stages that ask it run over all of its axes."""
     upstream, reader = workflow.stages[use.upstream], workflow.stages[use.downstream]
     if use.service and upstream.service is None:
         other = use.upstream
         hint = f"add `service: true` to '{other}', or read what it makes by `inputs`, wait for it by `after`"
-        return [Flaw(f"'{other}' is not a service", hint, use.key)]
+        return [Violation(f"'{other}' is not a service", hint, use.key)]
     if not use.service:
         return _read_flaws(use, upstream, reader)
     lacking = [label for label in upstream.over if label not in reader.over]
@@ -36,19 +36,21 @@ def check_service(workflow: Workflow, use: Edge) -> list[Flaw]:
         hint = f"add {', '.join(lacking)} to the stage's `over`, or take it out of the service's"
         axes = " × ".join(lacking)
         unsaid = f"and '{use.downstream}' does not say which one it asks"
-        return [Flaw(f"'{use.upstream}' has a service for each {axes}, {unsaid}", hint, use.key)]
+        return [Violation(f"'{use.upstream}' has a service for each {axes}, {unsaid}", hint, use.key)]
     return []
 
 
-def _read_flaws(use: Edge, upstream: Stage, reader: Stage) -> list[Flaw]:
+def _read_flaws(use: Edge, upstream: Stage, reader: Stage) -> list[Violation]:
     if upstream.service is not None:
         hint = f"ask it while it runs: services: [{use.upstream}]"
         what = "nothing to read" if use.output is not None else "no end to wait for"
-        return [Flaw(f"'{use.upstream}' is a service, and has {what}", hint, use.key)]
+        return [Violation(f"'{use.upstream}' is a service, and has {what}", hint, use.key)]
     if use.begun and not (use.follows or is_renewed(reader, use)):
         hint = "write `previous`, or drop `initially`; a service with `reload: true` may have both"
         return [
-            Flaw("`initially` is the value before the first round of a loop", hint, (*use.key, "initially"))
+            Violation(
+                "`initially` is the value before the first round of a loop", hint, (*use.key, "initially")
+            )
         ]
     return []
 
@@ -59,27 +61,27 @@ def is_renewed(reader: Stage, use: Edge) -> bool:
     return reloads and use.name is not None and any(choice.word == "last" for choice in use.chosen.values())
 
 
-def check_services(graph: StageGraph) -> Iterator[Flaw]:
+def check_services(graph: StageGraph) -> Iterator[Violation]:
     """Check that services have consumers, and that their names do not clash."""
     workflow = graph.workflow
     called = {edge.upstream for edge in graph.edges if edge.service}
     for name, stage in workflow.stages.items():
         if stage.service is not None and name not in called:
             hint = f"add services: [{name}] to the stages that ask it"
-            yield Flaw(f"no stage asks the service '{name}'", hint, ("stages", name, "service"))
+            yield Violation(f"no stage asks the service '{name}'", hint, ("stages", name, "service"))
         if stage.service is not None and REPLICA in stage.over:
             key: Key = ("stages", name, "over", stage.over.index(REPLICA))
-            yield Flaw(f"a service has an axis '{REPLICA}' of its own", "rename the axis", key)
+            yield Violation(f"a service has an axis '{REPLICA}' of its own", "rename the axis", key)
         owners: dict[str, str] = {}
         for number, other in enumerate(stage.services):
             before = owners.setdefault(variable_of(other), other)
             if before != other:
                 message = f"'{before}' and '{other}' share the variable {variable_of(other)}_URL"
-                yield Flaw(message, "rename one of them", ("stages", name, "services", number))
+                yield Violation(message, "rename one of them", ("stages", name, "services", number))
         reloads = stage.service is not None and stage.service.reload is not None
         if reloads and not any(edge.renewed for edge in graph.into(name)):
             hint = "read one from a loop: inputs: {model: {from: train.model, at: {round: last}}}; or drop it"
-            yield Flaw("nothing makes newer inputs for it", hint, ("stages", name, "service", "reload"))
+            yield Violation("nothing makes newer inputs for it", hint, ("stages", name, "service", "reload"))
 
 
 def nearest_service(workflow: Workflow, name: str) -> str:

@@ -12,7 +12,7 @@ from diel.expressions.expression import Expression
 from diel.graph.judge import judge_of
 from diel.graph.service import service_uses
 from diel.graph.stage_graph import Edge
-from diel.spec import Flaw, Stage, Workflow
+from diel.spec import Stage, Violation, Workflow
 from diel.spec.data import TEXT
 from diel.spec.model import Key
 
@@ -25,7 +25,7 @@ _LATE = (*_HANDED_ON, "when")
 
 
 @dataclass
-class _Read:
+class _NameUse:
     """A name that the expressions of a stage read."""
 
     key: Key
@@ -36,10 +36,10 @@ class _Read:
     """The places at which it meets other values."""
 
 
-Reads = dict[tuple[str, ...], _Read]
+Reads = dict[tuple[str, ...], _NameUse]
 
 
-def uses(workflow: Workflow, name: str, flaws: list[Flaw]) -> Iterator[Edge]:
+def uses(workflow: Workflow, name: str, flaws: list[Violation]) -> Iterator[Edge]:
     """Yield every mention of another stage, as an edge that has not been checked yet."""
     stage = workflow.stages[name]
     here: Key = ("stages", name)
@@ -69,7 +69,7 @@ def _reads(here: Key, stage: Stage) -> Reads:
             continue
         place = key[len(here)]
         for reference in sorted(template.references):
-            reads.setdefault(reference[:2], _Read(key))
+            reads.setdefault(reference[:2], _NameUse(key))
         for expression in template.expressions:
             for chain in expression.always_read if place in _LATE else expression.references():
                 if chain[:2] in reads:
@@ -87,7 +87,7 @@ def _share(stage: Stage, other: str) -> float:
     return min((use.min_success for use in gathers), default=1.0)
 
 
-def _inputs(workflow: Workflow, name: str, reads: Reads, flaws: list[Flaw]) -> Iterator[Edge]:
+def _inputs(workflow: Workflow, name: str, reads: Reads, flaws: list[Violation]) -> Iterator[Edge]:
     for label, declared in workflow.stages[name].inputs.items():
         if len(flaws) > MAX_PROBLEMS:
             return
@@ -111,20 +111,20 @@ def _inputs(workflow: Workflow, name: str, reads: Reads, flaws: list[Flaw]) -> I
             )
 
 
-def _hyperparameter_use(workflow: Workflow, name: str, label: str, flaws: list[Flaw]) -> Iterator[Edge]:
+def _hyperparameter_use(workflow: Workflow, name: str, label: str, flaws: list[Violation]) -> Iterator[Edge]:
     """Yield a hyperparameter as an input: if `at` picks a trial, its judge decides."""
     key: Key = ("stages", name, "inputs", label)
     declared = workflow.stages[name].inputs[label]
     read = declared.source.removeprefix("hp.")
     if read not in workflow.hyperparameters:
         hint = did_you_mean(read, workflow.hyperparameters)
-        flaws.append(Flaw(f"no hyperparameter '{read}'", hint, key))
+        flaws.append(Violation(f"no hyperparameter '{read}'", hint, key))
         return
     there = declared.at or _gathered_axes(workflow, name)
     searches = [axis for axis in there if axis in workflow.axes and read in workflow.axes[axis].sets]
     if declared.at and not searches:
         hint = "`at` picks a trial of a search that has it among its `parameters`"
-        flaws.append(Flaw(f"no search here sets '{read}'", hint, (*key, "at")))
+        flaws.append(Violation(f"no search here sets '{read}'", hint, (*key, "at")))
         return
     for axis in searches[:1]:
         for judge in judge_of(workflow, axis).stages[:1]:
@@ -143,12 +143,14 @@ def _gathered_axes(workflow: Workflow, name: str) -> list[str]:
     return [*axes]
 
 
-def _split(key: Key, reference: str, flaws: list[Flaw]) -> tuple[str, str] | None:
+def _split(key: Key, reference: str, flaws: list[Violation]) -> tuple[str, str] | None:
     """Return the stage and the output of a reference; None, with a flaw, if it is not one."""
     stage, dot, output = reference.rpartition(".")
     if dot and all(part.isidentifier() for part in (*stage.split("."), output)):
         return stage, output
-    flaws.append(Flaw(f"expected STAGE.OUTPUT, found {reference!r}", "for instance `simulate.energy`", key))
+    flaws.append(
+        Violation(f"expected STAGE.OUTPUT, found {reference!r}", "for instance `simulate.energy`", key)
+    )
     return None
 
 

@@ -39,7 +39,7 @@ from diel.load.nodes import (
 )
 from diel.spec import Hyperparameter, SpecModel, Workflow
 from diel.spec.data import TEXT, Rendering
-from diel.spec.model import Flaw, quote
+from diel.spec.model import Violation, quote
 from diel.spec.workflow import SECTIONS
 from diel.values import resolve
 
@@ -426,7 +426,7 @@ def _nearby(path: Path) -> str:
     return did_you_mean(path.name, names) or here
 
 
-def _shown(source: Source, misfit: Flaw) -> Problem:
+def _shown(source: Source, misfit: Violation) -> Problem:
     hint = misfit.hint
     if hint == QUOTED:
         node = None if source.root is None else descend(source.root, misfit.key)[0][-1][1]

@@ -24,7 +24,7 @@ from diel.load.part import Edit, Part, Written, joined, renamed
 from diel.spec.forms import Axis, AxisForm
 from diel.spec.forms.sample import seed_of
 from diel.spec.hyperparameter import Hyperparameter
-from diel.spec.model import NAME_PATTERN, Later, WrittenAs, free_name, quote
+from diel.spec.model import NAME_PATTERN, Later, StoredAs, free_name, quote
 from diel.spec.stage import Stage
 from diel.spec.workflow import SECTIONS, Workflow, WrittenStage
 
@@ -530,6 +530,6 @@ class Composed(Workflow):
     """A workflow with names such as `relax.scf`, which no file can write itself."""
 
     hyperparameters: dict[Dotted, Later[Hyperparameter]] = Field(default_factory=dict)
-    axes: dict[Dotted, Annotated[Axis, WrittenAs(AxisForm, "axis")]] = Field(default_factory=dict)
+    axes: dict[Dotted, Annotated[Axis, StoredAs(AxisForm, "axis")]] = Field(default_factory=dict)
     stages: dict[Dotted, Stage] = Field(min_length=1)
     templates: dict[Dotted, WrittenStage] = Field(default_factory=dict)

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from diel.errors import did_you_mean
 from diel.load.nodes import Key
-from diel.spec.model import Flaw, Flaws, SpecModel, WrittenAs, quote
+from diel.spec.model import SpecModel, StoredAs, Violation, Violations, quote
 
 M = TypeVar("M", bound=SpecModel)
 
@@ -50,10 +50,10 @@ QUOTED = "put it in quotes: '{text}'"
 """A hint for a scalar, with a place for its text as the file writes it."""
 
 
-def check(data: dict[str, Any], model: type[M]) -> tuple[M | None, list[Flaw]]:
+def check(data: dict[str, Any], model: type[M]) -> tuple[M | None, list[Violation]]:
     """Return the model, if only keys are wrong, and all misfits: unknown keys count as those that were
     meant."""
-    misfits: dict[tuple[Key, str], Flaw] = {}
+    misfits: dict[tuple[Key, str], Violation] = {}
     renamed: dict[Key, Key] = {}
     for turn in range(_ROUNDS):
         try:
@@ -108,7 +108,7 @@ def _copied(data: Any, paths: set[Key], here: Key = ()) -> Any:
     return data
 
 
-def _misfits(errors: Iterable[Any], data: Any, root: type[SpecModel]) -> Iterator[Flaw]:
+def _misfits(errors: Iterable[Any], data: Any, root: type[SpecModel]) -> Iterator[Violation]:
     places: dict[Key, list[Any]] = {}
     for error in errors:
         if error["type"] == "too_short" and len(error["input"]) >= error["ctx"]["min_length"]:
@@ -141,38 +141,38 @@ def _resolved(loc: Sequence[str | int], data: Any, keep: int) -> Key:
     return (*key, *loc[end:])
 
 
-def _flaws_of(key: Key, error: Any, root: type[SpecModel]) -> Iterator[Flaw]:
+def _flaws_of(key: Key, error: Any, root: type[SpecModel]) -> Iterator[Violation]:
     kind, context = error["type"], error.get("ctx", {})
     at_key = bool(error["loc"]) and error["loc"][-1] == "[key]"
     if kind == "value_error":
         cause = context["error"]
-        if isinstance(cause, Flaws):
+        if isinstance(cause, Violations):
             for flaw in cause.flaws:
                 whole = (*key, *flaw.key)
                 named = bool(flaw.key) and whole[-2:-1] in (("axes",), ("outputs",), ("env",))
                 yield flaw._replace(key=whole, at_key=at_key or named)
         else:
-            yield Flaw(str(cause), key=key)
+            yield Violation(str(cause), key=key)
     elif kind == "extra_forbidden":
-        yield Flaw("unknown key", unknown_hint(key, root), key, at_key=True)
+        yield Violation("unknown key", unknown_hint(key, root), key, at_key=True)
     elif kind == "missing":
         lines = (_FIRST_LINES.get((base.__name__, *key)) for base in root.__mro__)
         first = next(filter(None, lines), None)
-        yield Flaw(f"the key '{key[-1]}' is missing", first or description(key, root), key[:-1])
+        yield Violation(f"the key '{key[-1]}' is missing", first or description(key, root), key[:-1])
     elif kind == "literal_error":
         yield _wrong_choice(key, error["input"], str(context["expected"]))
     else:
         hint = _name_hint(key, error["input"]) if kind == "string_pattern_mismatch" else ""
-        yield Flaw(_bound(kind, context, error["input"]), hint, key, at_key=at_key)
+        yield Violation(_bound(kind, context, error["input"]), hint, key, at_key=at_key)
 
 
-def _wrong_kind(key: Key, refusals: Sequence[Any], root: type[SpecModel]) -> Flaw:
+def _wrong_kind(key: Key, refusals: Sequence[Any], root: type[SpecModel]) -> Violation:
     value = refusals[0]["input"]
     words = list(dict.fromkeys(_KINDS[error["type"]] for error in refusals))
     if "a number" in words:
         words = [word for word in words if word != "a whole number"]
     expected = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
-    return Flaw(
+    return Violation(
         f"expected {expected}, found {quote(value)}",
         _kind_hint(expected, value, key) or description(key, root),
         key,
@@ -205,11 +205,11 @@ def _scalar_hint(expected: str, value: Any) -> str:
     return ""
 
 
-def _wrong_choice(key: Key, value: Any, expected: str) -> Flaw:
+def _wrong_choice(key: Key, value: Any, expected: str) -> Violation:
     choices = re.findall(r"'([^']*)'", expected)
     meant = next((meaning for meaning in _meanings(str(value))[1:] if meaning in choices), "")
     hint = f"did you mean '{meant}'?" if meant else did_you_mean(str(value), choices)
-    return Flaw(f"expected one of {', '.join(choices)}; found {quote(value)}", hint, key)
+    return Violation(f"expected one of {', '.join(choices)}; found {quote(value)}", hint, key)
 
 
 _BOUNDS = {
@@ -408,7 +408,7 @@ def _branches(kind: Any) -> Iterator[Any]:
     """Take the members of a union apart."""
     if get_origin(kind) is Annotated:
         bare, *notes = get_args(kind)
-        yield from _branches(next((note.model for note in notes if isinstance(note, WrittenAs)), bare))
+        yield from _branches(next((note.model for note in notes if isinstance(note, StoredAs)), bare))
     elif get_origin(kind) in (Union, types.UnionType):
         for member in get_args(kind):
             yield from _branches(member)

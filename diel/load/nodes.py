@@ -40,7 +40,7 @@ Verbatim = Mapping[str, Any] | bool
 """Keys below which a plain scalar stays text as written: nested keys, `*` for any."""
 
 
-class Complaint(NamedTuple):
+class TextProblem(NamedTuple):
     """A problem of a text: its character, its key, the message and the hint."""
 
     at: int
@@ -54,7 +54,7 @@ class Complaint(NamedTuple):
 class Unreadable(Exception):
     """The rest of the text cannot be read. `complaint` says why."""
 
-    def __init__(self, complaint: Complaint) -> None:
+    def __init__(self, complaint: TextProblem) -> None:
         self.complaint = complaint
         super().__init__(complaint.message)
 
@@ -92,7 +92,7 @@ class Dictionary:
 Node = Scalar | Sequence | Dictionary
 
 
-def compose(text: str) -> tuple[Node | None, list[Complaint]]:
+def compose(text: str) -> tuple[Node | None, list[TextProblem]]:
     """Return a text's tree (None if empty) and its mistakes. Raise Unreadable and yaml.YAMLError."""
     composer = _Composer()
     events: Iterator[Any] = yaml.parse(text, Loader=_Loader)
@@ -119,7 +119,7 @@ class _Composer:
 
     def __init__(self) -> None:
         self.root: Node | None = None
-        self.complaints: list[Complaint] = []
+        self.complaints: list[TextProblem] = []
         self._stack: list[_Open] = []
         self._anchors: dict[str, tuple[Node, int]] = {}
         self._copies = 0
@@ -211,7 +211,7 @@ class _Composer:
             return node, True
         if node.text in mapping.entries:
             first, key = mapping.entries[node.text][0].start, (*self._path(), node.text)
-            self._keep(Complaint(node.start, key, TWICE, "drop one, or rename it", first))
+            self._keep(TextProblem(node.start, key, TWICE, "drop one, or rename it", first))
             return node, True
         return node, False
 
@@ -232,14 +232,14 @@ class _Composer:
             self._complain(event.start_mark.index, message, hint)
 
     def _complain(self, index: int, message: str, hint: str) -> None:
-        self._keep(Complaint(index, self._path(), message, hint))
+        self._keep(TextProblem(index, self._path(), message, hint))
 
-    def _keep(self, complaint: Complaint) -> None:
+    def _keep(self, complaint: TextProblem) -> None:
         if len(self.complaints) < _MOST:
             self.complaints.append(complaint)
 
     def _stop(self, event: Any, message: str, hint: str) -> None:
-        raise Unreadable(Complaint(event.start_mark.index, self._path(), message, hint))
+        raise Unreadable(TextProblem(event.start_mark.index, self._path(), message, hint))
 
 
 def _is_text(text: str) -> bool:
@@ -249,7 +249,7 @@ def _is_text(text: str) -> bool:
         return False
 
 
-def content(node: Node, verbatim: Verbatim, complaints: list[Complaint], key: Key = ()) -> Any:
+def content(node: Node, verbatim: Verbatim, complaints: list[TextProblem], key: Key = ()) -> Any:
     """Return a tree's plain value; a number beyond all words of a computer is a complaint, and infinite."""
     if isinstance(node, Dictionary):
         return {
@@ -285,14 +285,14 @@ def _below(verbatim: Verbatim, name: str) -> Verbatim:
     return below
 
 
-def _scalar(node: Scalar, verbatim: Verbatim, complaints: list[Complaint], key: Key) -> Any:
+def _scalar(node: Scalar, verbatim: Verbatim, complaints: list[TextProblem], key: Key) -> Any:
     if not node.plain or verbatim is True:
         return node.text
     try:
         return resolve(node.text)
     except ValueError as error:
         hint = "put it in quotes to pass it as text"
-        complaints.append(Complaint(node.start, key, str(error), hint))
+        complaints.append(TextProblem(node.start, key, str(error), hint))
         return math.inf
 
 
@@ -371,7 +371,7 @@ class Source:
             return node.plain and not node.text
         return not node.flow or self.place(node.start)[0] != self.place(label.start)[0]
 
-    def complained(self, complaints: Iterable[Complaint]) -> list[Problem]:
+    def complained(self, complaints: Iterable[TextProblem]) -> list[Problem]:
         """Return complaints about the text as problems."""
         problems = []
         for complaint in complaints:
@@ -444,10 +444,10 @@ _PLAIN = (
 )
 
 
-def complaint(error: yaml.YAMLError, text: str) -> Complaint:
+def complaint(error: yaml.YAMLError, text: str) -> TextProblem:
     """Return the parser's error as a complaint about the text."""
     if not isinstance(error, yaml.MarkedYAMLError):
-        return Complaint(0, (), "not YAML: the text cannot be read", "`diel init` writes an example")
+        return TextProblem(0, (), "not YAML: the text cannot be read", "`diel init` writes an example")
     mark = error.problem_mark or error.context_mark
     begun = error.context_mark or mark
     at, began = (min(int(getattr(entry, "index", 0)), len(text)) for entry in (mark, begun))
@@ -455,16 +455,16 @@ def complaint(error: yaml.YAMLError, text: str) -> Complaint:
     if "cannot start any token" in problem:
         character = text[at : at + 1]
         if character == "\t":
-            return Complaint(at, (), "a tab; YAML indents by spaces", "replace it by spaces")
-        return Complaint(at, (), f"a text cannot start with {character!r}", "put it in quotes")
+            return TextProblem(at, (), "a tab; YAML indents by spaces", "replace it by spaces")
+        return TextProblem(at, (), f"a text cannot start with {character!r}", "put it in quotes")
     for words, message, hint in (*_AT_BEGIN, *_PLAIN):
         if words in problem:
             line = text.count("\n", 0, began) + 1
             hint = _expression_hint(text, at, began) or hint.format(line=line)
             # the end of the file says nothing
             at_begin = any(words == entry[0] for entry in _AT_BEGIN) or at >= len(text.rstrip())
-            return Complaint(began if at_begin else at, (), message, hint)
-    return Complaint(at, (), f"not YAML: {problem}", _expression_hint(text, at, began))
+            return TextProblem(began if at_begin else at, (), message, hint)
+    return TextProblem(at, (), f"not YAML: {problem}", _expression_hint(text, at, began))
 
 
 def _expression_hint(text: str, at: int, began: int) -> str:

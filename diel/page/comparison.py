@@ -15,7 +15,7 @@ from diel.values import clock, is_finite
 _COLOURS = {"slower": STATES["failed"], "faster": STATES["done"]}
 
 
-def comparison_page(contrast: comparison.Contrast) -> str:
+def comparison_page(contrast: comparison.RunDiff) -> str:
     """Return the file: one that needs no network."""
     first, second = contrast.names
     panels = [panel for panel in _panels(contrast) if panel.parts]
@@ -23,7 +23,7 @@ def comparison_page(contrast: comparison.Contrast) -> str:
     return document(data)
 
 
-def _panels(contrast: comparison.Contrast) -> Iterator[Panel]:
+def _panels(contrast: comparison.RunDiff) -> Iterator[Panel]:
     yield Panel("runs", "Runs", [Grid("The runs", ("", *contrast.names), list(map(_row, contrast.facts)))])
     for name, title, unequal in (
         ("hyperparameters", "Hyperparameters", contrast.hyperparameters),
@@ -46,7 +46,7 @@ def _row(fact: comparison.Unequal) -> list[str]:
     return [fact.name, *comparison.both_texts(fact)]
 
 
-def _times(contrast: comparison.Contrast) -> Iterator[Part]:
+def _times(contrast: comparison.RunDiff) -> Iterator[Part]:
     if not contrast.times:
         return
     first, second = contrast.names
@@ -88,7 +88,7 @@ def _row_of_times(ratio: comparison.Times) -> list[str | float | None]:
     return [ratio.stage, comparison.tasks_text(ratio), *times, *numbers, p, comparison.verdict_text(ratio)]
 
 
-def _results(contrast: comparison.Contrast) -> Iterator[Part]:
+def _results(contrast: comparison.RunDiff) -> Iterator[Part]:
     if contrast.results:
         means = (f"mean in {name}" for name in contrast.names)
         heads = ("output", "tasks", "differ", *means, "change", "p", "largest difference")

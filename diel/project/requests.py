@@ -64,7 +64,7 @@ def read_stops(paths: RunPaths) -> list[Cancel]:
     return _read(paths, "cancel-", "stop-")
 
 
-class Unwanted:
+class StopCheck:
     """Whether a controller no longer needs a task, for the task to ask now and then."""
 
     def __init__(self, paths: RunPaths, stage: str, index: int) -> None:

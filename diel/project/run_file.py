@@ -26,7 +26,7 @@ Sizes = Mapping[str, Mapping[str, Any]]
 """What stages ask for by an earlier run's usage, instead of what their workflow says."""
 
 
-class Manner(TypedDict, total=False):
+class RunOptions(TypedDict, total=False):
     """What a user can ask of a run, besides its plan."""
 
     use_cache: bool

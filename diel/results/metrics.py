@@ -8,7 +8,7 @@ from collections.abc import Container, Iterator, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
 
-from diel.axes.adaptive import Searched
+from diel.axes.adaptive import SearchAxis
 from diel.errors import UsageError, counted, did_you_mean
 from diel.journal.axis_history import Course, Trial
 from diel.paths import RunPaths
@@ -141,12 +141,12 @@ def list_trials(run: RunReader, label: str | None = None, limit: int | None = No
     return Listing(columns, rows, notes)
 
 
-def searches(run: RunReader) -> dict[str, Searched]:
+def searches(run: RunReader) -> dict[str, SearchAxis]:
     """Return the searches of a run, by their labels."""
-    return {label: axis for label, axis in run.adaptive.items() if isinstance(axis, Searched)}
+    return {label: axis for label, axis in run.adaptive.items() if isinstance(axis, SearchAxis)}
 
 
-def find_search(run: RunReader, label: str | None) -> Searched:
+def find_search(run: RunReader, label: str | None) -> SearchAxis:
     """Return the search with this label; the only one if none is given. Raise UsageError."""
     axes = searches(run)
     if label is None and len(axes) == 1:
@@ -158,7 +158,7 @@ def find_search(run: RunReader, label: str | None) -> Searched:
     raise UsageError(f"{run.paths.run_id}: {wrong}; {did_you_mean(label or '', axes) or there}")
 
 
-def trials_of(run: RunReader, axis: Searched) -> Iterator[TrialRun]:
+def trials_of(run: RunReader, axis: SearchAxis) -> Iterator[TrialRun]:
     """Yield all trials of a search, course by course, in their order."""
     driven = run.state is RunState.RUNNING
     shown = axes_of(run.paths, run.history, time.time(), driven=driven)
@@ -176,7 +176,7 @@ def trials_of(run: RunReader, axis: Searched) -> Iterator[TrialRun]:
             yield TrialRun(trial, course, "waiting" if idle else str(trial.state), steps)
 
 
-def _in_metrics(run: RunReader, axis: Searched) -> dict[tuple[tuple[int, ...], int], dict[int, float]]:
+def _in_metrics(run: RunReader, axis: SearchAxis) -> dict[tuple[tuple[int, ...], int], dict[int, float]]:
     """Return what tasks reported of the watched metric, by course and trial."""
     stage, _, metric = axis.axis.watched.rpartition(".")
     domain = run.domain(stage)

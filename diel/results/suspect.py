@@ -48,7 +48,7 @@ def reached(
     turns = any(link.edge.follows for into in links.values() for link in into)
     more = any(tasks_by_stage.values())
     while more:
-        reading = _Reading(tasks_by_stage)
+        reading = _ReaderSearch(tasks_by_stage)
         before = sum(map(len, tasks_by_stage.values()))
         for name in run.graph.order:
             tasks_by_stage[name].update(reading.tasks(run.stages[name], links.get(name, ())))
@@ -56,7 +56,7 @@ def reached(
     return tasks_by_stage
 
 
-class _Reading:
+class _ReaderSearch:
     """Which tasks read any of these. Told once for each group: a million tasks may read the same one."""
 
     def __init__(self, tasks: Mapping[str, Collection[int]]) -> None:

@@ -15,7 +15,7 @@ from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from diel.axes.adaptive import Adaptive, Searched
+from diel.axes.adaptive import Adaptive, SearchAxis
 from diel.digits import number_text
 from diel.errors import counted
 from diel.expressions import ExpressionError
@@ -89,12 +89,12 @@ FIRST = 10
 """A search that does not say how many trials may fail ends if so many at its beginning all failed."""
 
 
-class Searching(Decider):
+class SearchDecider(Decider):
     """Asks for trials while there is room, and reports what became of them."""
 
-    def __init__(self, axis: Searched, outer: Iterable[Adaptive], run: Deciding) -> None:
+    def __init__(self, axis: SearchAxis, outer: Iterable[Adaptive], run: Deciding) -> None:
         super().__init__(axis, outer, run)
-        self.axis: Searched = axis
+        self.axis: SearchAxis = axis
         self.search: Search = axis.axis
         self._space = space_of(self.search.parameters, run.workflow.hyperparameters, run.hyperparameters)
         self._searchers: dict[Context, Searcher] = {}

@@ -5,8 +5,8 @@ from diel.site.find import find_site as find_site
 from diel.site.find import read_kept_site as read_kept_site
 from diel.site.find import read_site as read_site
 from diel.site.shape import Ask as Ask
-from diel.site.shape import Misfit as Misfit
 from diel.site.shape import Shape as Shape
+from diel.site.shape import Unplaceable as Unplaceable
 from diel.site.shape import ask_of as ask_of
 from diel.site.shape import cores_of as cores_of
 from diel.site.shape import lacks as lacks

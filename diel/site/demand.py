@@ -11,7 +11,7 @@ from diel.expressions import ExpressionError, Template, parse
 from diel.expressions.quantity import Quantity
 from diel.load import Document
 from diel.load.misfits import QUOTED, check
-from diel.site.shape import Ask, Misfit, ask_of
+from diel.site.shape import Ask, Unplaceable, ask_of
 from diel.site.site import Site
 from diel.spec import Resources, Stage
 from diel.spec.model import quote
@@ -72,7 +72,7 @@ class Demand:
         """Say what is wrong at which point, and where in the file."""
         try:
             yield
-        except Misfit as error:
+        except Unplaceable as error:
             fits = [key for key in self.templates if key[0] == "resources"]
             keys = [error.key] if error.key in self._all and not error.unfit else fits
             point = _point((self._all[key] for key in keys), scope)
@@ -80,7 +80,7 @@ class Demand:
             whole = ("stages", self.name, *error.key)
             problem = self._document.problem(whole, message, error.hint, offset=error.offset)
             place = f"{problem.file}:{problem.line}:{problem.column}"
-            raise Misfit(message, error.hint, error.key, error.offset, place=place) from None
+            raise Unplaceable(message, error.hint, error.key, error.offset, place=place) from None
 
     def _value(self, key: Place, template: Template, scope: Scope) -> Any:
         return plain_value(key, _evaluate(key, template, scope))
@@ -91,7 +91,7 @@ class Demand:
             value = self._value(key, self._all[key], scope)
             resources = {} if value is None else {key[-1]: value}
             for flaw in check({"command": ("true",), "resources": resources}, Stage)[1]:
-                raise Misfit(flaw.message, flaw.hint, key)
+                raise Unplaceable(flaw.message, flaw.hint, key)
 
     def _ask(self, values: Mapping[Place, Any]) -> Ask:
         stage, flaws = check(self.stage.as_asked(values, self._later), Stage)
@@ -99,21 +99,21 @@ class Demand:
             at = flaws[0].key
             near = sorted(values, key=lambda key: (key[: len(at)] != at[: len(key)], key[:1] != at[:1]))
             hint = "" if flaws[0].hint == QUOTED else flaws[0].hint
-            raise Misfit(flaws[0].message, hint, near[0])
+            raise Unplaceable(flaws[0].message, hint, near[0])
         choices = {**self._document.spec.environments, **self._site.environments}
         if stage.environment is not None and stage.environment not in choices:
             hint = did_you_mean(stage.environment, choices) or f"environments: {', '.join(choices) or 'none'}"
-            raise Misfit(f"no environment '{stage.environment}'", hint, ("environment",))
+            raise Unplaceable(f"no environment '{stage.environment}'", hint, ("environment",))
         stage = stage.without(self._later)
         update = {place: getattr(stage, place) for place in PLACES if place in Stage.model_fields}
         try:
             ask = ask_of(self._site, self.stage.model_copy(update=update))
             return ask._replace(launcher=self._words(self._site, ask.shape.pool, ask.spec.resources))
-        except Misfit as error:
+        except Unplaceable as error:
             keys = [key for key in self.templates if key[0] == "resources"]
             raise self._blamed(error, keys) from None
 
-    def _blamed(self, error: Misfit, keys: Sequence[Place]) -> Misfit:
+    def _blamed(self, error: Unplaceable, keys: Sequence[Place]) -> Unplaceable:
         """Return the misfit at the expression to blame; where there is one pool, the lack comes first."""
         if error.key in keys or not keys:
             return error
@@ -122,17 +122,17 @@ class Demand:
         pool, _, rest = error.hint.partition(": ")
         if len(self._site.pools) == 1:
             lacking, _, hint = rest.partition("; ")
-            return Misfit(lacking.replace("it has", f"{pool} has"), hint, key, unfit=True)
-        return Misfit(error.message, error.hint, key, unfit=True)
+            return Unplaceable(lacking.replace("it has", f"{pool} has"), hint, key, unfit=True)
+        return Unplaceable(error.message, error.hint, key, unfit=True)
 
 
 def _evaluate(key: Place, template: Template, scope: Scope) -> Any:
     try:
         return template.value(scope)
     except ExpressionError as error:
-        raise Misfit(error.message, error.hint, key, error.offset) from None
+        raise Unplaceable(error.message, error.hint, key, error.offset) from None
     except DielError as error:
-        raise Misfit(str(error), "", key) from None
+        raise Unplaceable(str(error), "", key) from None
 
 
 def plain_value(key: Place, value: Any) -> Any:
@@ -141,19 +141,19 @@ def plain_value(key: Place, value: Any) -> Any:
     if isinstance(value, Quantity):
         if unit is None or (value.size, value.time) != unit[2]:
             hint = f"for instance {unit[1]}" if unit else "divide it, as in x / 1GiB"
-            raise Misfit(f"expected {unit[0] if unit else 'a whole number'}, found {value}", hint, key)
+            raise Unplaceable(f"expected {unit[0] if unit else 'a whole number'}, found {value}", hint, key)
         return value.text
     if isinstance(value, bool | list | dict):  # alike or unlike others as keys of what is known
         expected = unit[0] if unit else "a whole number or a name"
-        raise Misfit(f"expected {expected}, found {quote(value)}", "", key)
+        raise Unplaceable(f"expected {expected}, found {quote(value)}", "", key)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if unit is None and isinstance(value, float):
         hint = "round it: ceil(x), floor(x) or x // 2"
-        raise Misfit(f"expected a whole number, found {quote(value)}", hint, key)
+        raise Unplaceable(f"expected a whole number, found {quote(value)}", hint, key)
     if unit is not None and isinstance(value, int | float):
         hint = f"multiply it by a unit, as in ${{{{ {unit[1]} * x }}}}"
-        raise Misfit(f"expected {unit[0]}, found {quote(value)} without a unit", hint, key)
+        raise Unplaceable(f"expected {unit[0]}, found {quote(value)} without a unit", hint, key)
     return value
 
 

@@ -14,7 +14,7 @@ from diel.load import Source, fit, parse, read_text
 from diel.paths import RunPaths, site_folders
 from diel.project.run_file import reason
 from diel.site.site import LOCAL, Site, job_word
-from diel.spec.model import Flaws
+from diel.spec.model import Violations
 
 EXAMPLE = "write `extends: slurm` (or another site) and what differs; docs/sites.md has examples"
 Paths = tuple[Path, ...]
@@ -41,7 +41,7 @@ def find_site(name: str | None, folder: Path) -> Site:
         return site
     try:
         return site.model_copy(update={"account": job_word(account)})
-    except Flaws as error:
+    except Violations as error:
         (flaw,) = error.flaws
         raise UsageError(f"DIEL_ACCOUNT: {flaw.message}; {flaw.hint}") from None
 

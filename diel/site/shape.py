@@ -108,10 +108,10 @@ class Ask(NamedTuple):
         return values
 
 
-class Misfit(HintedError):
+class Unplaceable(HintedError):
     """A demand that is wrong, or fits no pool; `place` is `file:line:column` of the expression."""
 
-    rest: tuple[Misfit, ...] = ()
+    rest: tuple[Unplaceable, ...] = ()
     """What else is wrong with the same stage."""
 
     def __init__(
@@ -231,7 +231,7 @@ def _pool_of(site: Site, resources: Resources) -> str:
     if resources.pool is not None:
         if resources.pool not in pools:
             message = f"site '{site.name}' has no pool '{resources.pool}'"
-            raise Misfit(message, f"pools: {', '.join(pools)}", ("resources", "pool"))
+            raise Unplaceable(message, f"pools: {', '.join(pools)}", ("resources", "pool"))
         pools = {resources.pool: pools[resources.pool]}
     missing = {label: lacks(pool, resources, scheduled=site.scheduled) for label, pool in pools.items()}
     fitting = [label for label, lacking in missing.items() if not lacking]
@@ -241,7 +241,7 @@ def _pool_of(site: Site, resources: Resources) -> str:
     spread = [nodes_that_fit(pool, resources, scheduled=site.scheduled) for pool in pools.values()]
     over = next((f"write `nodes: {nodes}`, " for nodes in spread if nodes is not None), "")
     hint = f"{reasons}; {over}ask for less, or choose another site with --site"
-    raise Misfit(f"fits no pool of site '{site.name}'", hint, ("resources",))
+    raise Unplaceable(f"fits no pool of site '{site.name}'", hint, ("resources",))
 
 
 def within(site: Site, nodes: int) -> Site:

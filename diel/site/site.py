@@ -16,7 +16,6 @@ from diel.spec.environment import Environment
 from diel.spec.model import (
     NAME_PATTERN,
     Duration,
-    Flaw,
     Items,
     Key,
     Later,
@@ -26,6 +25,7 @@ from diel.spec.model import (
     Size,
     SpecModel,
     Text,
+    Violation,
     optional,
     quote,
     refuse,
@@ -141,14 +141,14 @@ class Pool(SpecModel):
         """The longest walltime of a block, in seconds."""
         return max(self.walltime, self.max_walltime or 0.0)
 
-    def flaws(self) -> Iterator[Flaw]:
+    def flaws(self) -> Iterator[Violation]:
         if self.block_nodes > self.nodes:
             message = f"{self.block_nodes} block_nodes, but a block has at most {counted(self.nodes, 'node')}"
-            yield Flaw(message, "raise `nodes`, or lower `block_nodes`", ("block_nodes",))
+            yield Violation(message, "raise `nodes`, or lower `block_nodes`", ("block_nodes",))
         if self.max_walltime is not None and self.max_walltime < self.walltime:
             longest, usual = format_duration(self.max_walltime), format_duration(self.walltime)
             message = f"max_walltime {longest} is shorter than walltime {usual}"
-            yield Flaw(message, "drop one of the two", ("max_walltime",))
+            yield Violation(message, "drop one of the two", ("max_walltime",))
 
 
 class ControllerHome(SpecModel):
@@ -272,18 +272,18 @@ class Site(SpecModel):
         names = self.launcher_names
         return did_you_mean(name, names) or f"launchers: {', '.join(names) or 'none has a name'}"
 
-    def flaws(self) -> Iterator[Flaw]:
+    def flaws(self) -> Iterator[Violation]:
         for name, pool in self.pools.items() if self.scheduled else ():
             if pool.cores is None:
                 message = f"pool '{name}' does not say how many cores a node has"
-                yield Flaw(message, "write cores: 64", ("pools", name))
+                yield Violation(message, "write cores: 64", ("pools", name))
         chosen: dict[Key, tuple[str, ...] | str] = {("launcher",): self.launcher}
         chosen |= {("pools", n, "launcher"): p.launcher for n, p in self.pools.items() if p.launcher}
         for key, named in (chosen | {("launchers", n): words for n, words in self.launchers.items()}).items():
             if not named or not named[0]:
-                yield Flaw("an empty launcher", "write [mpiexec, -n, '{ranks}']", key)
+                yield Violation("an empty launcher", "write [mpiexec, -n, '{ranks}']", key)
             elif isinstance(named, str) and named not in self.launcher_names:
-                yield Flaw(f"no launcher '{named}' in `launchers`", self.launcher_hint(named), key)
+                yield Violation(f"no launcher '{named}' in `launchers`", self.launcher_hint(named), key)
 
 
 def missing(site: Site) -> list[str]:

@@ -11,9 +11,9 @@ from diel.spec.forms import Loop as Loop
 from diel.spec.forms import Search as Search
 from diel.spec.hyperparameter import Hyperparameter as Hyperparameter
 from diel.spec.model import MAX_POINTS as MAX_POINTS
-from diel.spec.model import Flaw as Flaw
-from diel.spec.model import Flaws as Flaws
 from diel.spec.model import SpecModel as SpecModel
+from diel.spec.model import Violation as Violation
+from diel.spec.model import Violations as Violations
 from diel.spec.policy import Resources as Resources
 from diel.spec.policy import Rule as Rule
 from diel.spec.service import Ready as Ready

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, WithJsonSchema
 
 from diel.errors import did_you_mean
-from diel.spec.model import Flaw, Items, SpecModel, filled, optional, quote, refuse
+from diel.spec.model import Items, SpecModel, Violation, filled, optional, quote, refuse
 from diel.terms import ABOUT, COUNT, FITS, format_of
 
 DTYPES = (
@@ -140,44 +140,44 @@ _WRITTEN = {
 
 def contract_flaws(
     contract: Contract, path: str | None, glob: str | None, value: str | None
-) -> Iterator[Flaw]:
+) -> Iterator[Violation]:
     """Yield keys of a contract that do not fit together, or do not fit the output."""
     about = {name: ABOUT[name] for name in contract.promises if name in ABOUT}
     first = next(iter(about), None)
     for name, kind in about.items():
         if first is not None and kind != about[first]:
             message = f"`{name}` and `{first}` cannot both hold: {_WRITTEN[kind]}, {_WRITTEN[about[first]]}"
-            yield Flaw(message, "keep one of them, or make two outputs", (name,))
+            yield Violation(message, "keep one of them, or make two outputs", (name,))
             return
     if glob is not None:
         for name in contract.promises:
             if name != "files":
                 hint = f'say how many: files: ">=1"; or make one file of them, for which {name} can hold'
-                yield Flaw(f"`{name}` is about one file, and a glob is a list of them", hint, (name,))
+                yield Violation(f"`{name}` is about one file, and a glob is a list of them", hint, (name,))
     elif value is not None:
         yield from _value_flaws(contract, value)
     elif path is not None:
         yield from _path_flaws(contract, path)
 
 
-def _value_flaws(contract: Contract, value: str) -> Iterator[Flaw]:
+def _value_flaws(contract: Contract, value: str) -> Iterator[Violation]:
     fitting = {
         "units": ("int", "float", "list"),
         "finite": ("float", "list", "dict"),
         "json": ("dict",),
     }
     if isinstance(contract.units, dict):
-        yield Flaw("a value has no columns", "write the units of its numbers, as text", ("units",))
+        yield Violation("a value has no columns", "write the units of its numbers, as text", ("units",))
     for name in contract.promises:
         if name not in fitting:
             hint = "drop it, or write a file and declare its `path`"
-            yield Flaw(f"`{name}` is about files, found a value", hint, (name,))
+            yield Violation(f"`{name}` is about files, found a value", hint, (name,))
         elif value not in fitting[name]:
             hint = f"drop it, or write value: {fitting[name][0]}"
-            yield Flaw(f"`{name}` does not apply to a value of type {value}", hint, (name,))
+            yield Violation(f"`{name}` does not apply to a value of type {value}", hint, (name,))
 
 
-def _path_flaws(contract: Contract, path: str) -> Iterator[Flaw]:
+def _path_flaws(contract: Contract, path: str) -> Iterator[Violation]:
     kind = format_of(path)
     open_end = path.rstrip().endswith("}}")
     for name in contract.promises:
@@ -185,13 +185,13 @@ def _path_flaws(contract: Contract, path: str) -> Iterator[Flaw]:
         if about == "files":
             if kind is not None:
                 hint = "drop it, or give the path of a directory"
-                yield Flaw(f"{quote(path)} is one file; {_WRITTEN['files']}", hint, (name,))
+                yield Violation(f"{quote(path)} is one file; {_WRITTEN['files']}", hint, (name,))
         elif about is not None and kind not in FITS.get(about, {about}) and not open_end:
             hint = f"{_WRITTEN[about]}: give the path that suffix, or drop `{name}`"
-            yield Flaw(f"`{name}` cannot be read from {quote(path)}", hint, (name,))
+            yield Violation(f"`{name}` cannot be read from {quote(path)}", hint, (name,))
         elif about is None and name != "units" and not open_end and kind in (None, *_DUMB.get(name, ())):
             hint = f"{_WRITTEN['table']}, {_WRITTEN['array']}; drop `{name}` for other files"
-            yield Flaw(f"`{name}` cannot be read from {quote(path)}", hint, (name,))
+            yield Violation(f"`{name}` cannot be read from {quote(path)}", hint, (name,))
 
 
 _DUMB = {"rows": ("json",)}

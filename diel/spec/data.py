@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, WithJsonSchema, model_validator
 
 from diel.spec.contract import Contract, Expected, contract_flaws
-from diel.spec.model import Flaw, Json, Later, SpecModel, Text, optional, quote, refuse, written_as
+from diel.spec.model import Json, Later, SpecModel, Text, Violation, optional, quote, refuse, written_as
 from diel.terms import OWN_FILES, format_of, parts_of, split_place
 
 _WAYS = ("match", "column", "key")
@@ -47,37 +47,37 @@ class Extracted(SpecModel):
         return next((name for name in _WAYS if getattr(self, name) is not None), None)
 
 
-def _extraction_flaws(output: Extracted, value: str | None, outside: str) -> Iterator[Flaw]:
+def _extraction_flaws(output: Extracted, value: str | None, outside: str) -> Iterator[Violation]:
     """Yield the flaws of how a value is found; `outside`: why its file is not the task's own."""
     ways = [name for name in _WAYS if getattr(output, name) is not None]
     apart = next((name for name in ("file", "pick") if name in output.model_fields_set), None)
     if len(ways) > 1:
         message = f"a value is found in one way, found both `{ways[0]}` and `{ways[1]}`"
-        yield Flaw(message, "make two outputs of it, or drop one of them", (ways[1],))
+        yield Violation(message, "make two outputs of it, or drop one of them", (ways[1],))
     elif ways and value is None:
         hint = "write `value: float` beside it; the file itself can be another output"
-        yield Flaw(f"`{ways[0]}` finds a value, found no `value`", hint, (ways[0],))
+        yield Violation(f"`{ways[0]}` finds a value, found no `value`", hint, (ways[0],))
     elif not ways and apart:
         hint = "add `match: 'PATTERN'`, `column: NAME` or `key: NAME`"
         if value is None:
             hint = "write `path: FILE` for an output that is a file" if apart == "file" else "drop it"
-        yield Flaw(f"`{apart}` goes with a value that is taken out of a file", hint, (apart,))
+        yield Violation(f"`{apart}` goes with a value that is taken out of a file", hint, (apart,))
     elif ways and outside:
-        yield Flaw(
+        yield Violation(
             f"{outside}: {quote(output.file)}", "write a path relative to the task's directory", ("file",)
         )
     elif ways:
         if value not in _ONE and output.key is None:
             hint = "write the type of one of them, as in `value: float`; `pick: all` makes a list"
-            yield Flaw(f"`{ways[0]}` finds numbers and texts, found value: {value}", hint, ("value",))
+            yield Violation(f"`{ways[0]}` finds numbers and texts, found value: {value}", hint, ("value",))
         yield from _way_flaws(output)
 
 
-def _way_flaws(output: Extracted) -> Iterator[Flaw]:
+def _way_flaws(output: Extracted) -> Iterator[Violation]:
     if output.match is not None:
         yield from _pattern_flaws(output.match)
     elif output.column == "":
-        yield Flaw(
+        yield Violation(
             "an empty name of a column", "write the name in the header, or a number from 1", ("column",)
         )
     elif output.key is not None:
@@ -85,28 +85,28 @@ def _way_flaws(output: Extracted) -> Iterator[Flaw]:
         lines = "${{" in file or file in ("stdout", "stderr") or format_of(file) == "table"
         if parts_of(output.key) is None or output.key.startswith("$"):
             hint = 'write keys and indices as in energies.total, steps[-1].energy or units["m.s"]'
-            yield Flaw(f"{quote(output.key)} is no place in JSON", hint, ("key",))
+            yield Violation(f"{quote(output.key)} is no place in JSON", hint, ("key",))
         elif "pick" in output.model_fields_set and not lines:
             hint = "drop it, and write the place of one: steps[0].energy, steps[-1].energy"
-            yield Flaw(
+            yield Violation(
                 "`pick` chooses among lines, and a JSON file holds one value at a key", hint, ("pick",)
             )
 
 
-def _pattern_flaws(text: str) -> Iterator[Flaw]:
+def _pattern_flaws(text: str) -> Iterator[Violation]:
     try:
         pattern = re.compile(text)
     except (re.error, RecursionError, OverflowError) as error:
         reason, place = (error.msg, error.pos) if isinstance(error, re.error) else (str(error), None)
         hint = "a character that means itself takes a backslash: \\( \\* \\+ \\."
-        yield Flaw(f"the pattern cannot be read: {reason}", hint, ("match",), offset=place)
+        yield Violation(f"the pattern cannot be read: {reason}", hint, ("match",), offset=place)
         return
     if pattern.groups > 1 and len(pattern.groupindex) != 1:
         hint = "write (?:...) for groups that are not the value, or name the one that is: (?P<value>...)"
-        yield Flaw(f"one group is the value, found {pattern.groups} groups", hint, ("match",))
+        yield Violation(f"one group is the value, found {pattern.groups} groups", hint, ("match",))
     elif pattern.search(""):
         hint = "write + instead of *, or text that must be there"
-        yield Flaw("the pattern matches an empty line, and so every line", hint, ("match",))
+        yield Violation("the pattern matches an empty line, and so every line", hint, ("match",))
 
 
 class Exported(SpecModel):
@@ -117,18 +117,18 @@ class Exported(SpecModel):
     )
 
 
-def _export_flaws(output: Exported, form: str | None, *, keep: bool) -> Iterator[Flaw]:
+def _export_flaws(output: Exported, form: str | None, *, keep: bool) -> Iterator[Violation]:
     """Yield the flaws of an export; `form` is that of the output."""
     if output.export is None:
         return
     if form not in (None, "path", "glob"):
         hint = "drop it: `diel results --csv` prints values as a table"
-        yield Flaw(f"`export` is about files, found a {form}", hint, ("export",))
+        yield Violation(f"`export` is about files, found a {form}", hint, ("export",))
     elif not keep:
         hint = "drop one of them: what is exported is copied from the run, which may happen again"
-        yield Flaw("what is exported is kept", hint, ("keep",))
+        yield Violation("what is exported is kept", hint, ("keep",))
     elif output.export.startswith("~"):
-        yield Flaw("`~` is a directory of this name here", "write the path in full", ("export",))
+        yield Violation("`~` is a directory of this name here", "write the path in full", ("export",))
 
 
 class Stream(SpecModel):
@@ -186,18 +186,20 @@ class Input(Expected):
 
     _short = written_as("STAGE.OUTPUT", "for instance `simulate.energy`", text="from")
 
-    def flaws(self) -> Iterator[Flaw]:
+    def flaws(self) -> Iterator[Violation]:
         words = [point for point in self.at.values() if point in ("previous", "last")]
         if "initially" in self.model_fields_set and not words:
             hint = "add `at: {AXIS: previous}`, or drop `initially`"
-            yield Flaw("`initially` is the value before the first round of a loop", hint, ("initially",))
+            yield Violation("`initially` is the value before the first round of a loop", hint, ("initially",))
         elif self.columns is not None and (self.dtype is not None or self.shape is not None):
             other = "dtype" if self.dtype is not None else "shape"
-            yield Flaw(f"`{other}` is about an array, `columns` about a table", "keep one of them", (other,))
+            yield Violation(
+                f"`{other}` is about an array, `columns` about a table", "keep one of them", (other,)
+            )
         elif self.source.startswith("hp."):
             hint = "drop it: a hyperparameter has its type and bounds in the registry"
             for name in self.expectations:
-                yield Flaw(f"`{name}` is about what a stage makes", hint, (name,))
+                yield Violation(f"`{name}` is about what a stage makes", hint, (name,))
 
 
 def _inside(place: str) -> str:
@@ -208,7 +210,7 @@ def _inside(place: str) -> str:
 
 EXPRESSION = re.compile(r"(?s)\$\{\{.*?\}\}")
 _FORMS = {"path": "a file", "glob": "a list of files", "value": "a value", "stream": "a stream"}
-NO_FORM = Flaw(
+NO_FORM = Violation(
     "expected `path`, `glob`, `value` or `stream`, found none of them",
     "write `path: FILE` for a file, or `value: float` for a number in DIEL_RESULT",
 )
@@ -298,7 +300,7 @@ class Output(Exported, Extracted, Contract):
             return value
         return {"inside": inside, **(value if isinstance(value, dict) else {}), "path": file}
 
-    def flaws(self) -> Iterator[Flaw]:
+    def flaws(self) -> Iterator[Violation]:
         forms = [name for name in _FORMS if getattr(self, name) is not None]
         pattern = self.place
         flaw = path_flaw if self.file is not None else target_flaw
@@ -306,33 +308,33 @@ class Output(Exported, Extracted, Contract):
         if len(forms) > 1:
             what = " or ".join(_FORMS[name] for name in forms[:2])
             hint = "make two outputs of it, or drop one of them"
-            yield Flaw(f"an output is {what}, found both `{forms[0]}` and `{forms[1]}`", hint)
+            yield Violation(f"an output is {what}, found both `{forms[0]}` and `{forms[1]}`", hint)
         elif outside and self.file is None:
             where = "path" if self.path is not None else "glob"
             hint = "write a path relative to the task's directory"
             if outside.startswith("diel"):
                 hint = "give the file another name: command: PROGRAM > log.txt"
-            yield Flaw(f"{outside}: {quote(pattern)}", hint, (where,))
+            yield Violation(f"{outside}: {quote(pattern)}", hint, (where,))
         elif not self.model_fields_set <= {"path", "value"}:
             yield from _extraction_flaws(self, self.value, outside)
             yield from self._promise_flaws()
             yield from _export_flaws(self, self.form, keep=self.keep)
 
-    def _promise_flaws(self) -> Iterator[Flaw]:
+    def _promise_flaws(self) -> Iterator[Violation]:
         if self.inside is not None and self.path is not None and format_of(self.path) != "store":
             hint = "drop it, or name an HDF5, NetCDF or Zarr file: {path: run.h5, inside: /group/data}"
-            yield Flaw(f"there is no place `{self.inside}` in {quote(self.path)}", hint, ("inside",))
+            yield Violation(f"there is no place `{self.inside}` in {quote(self.path)}", hint, ("inside",))
         for name in ("digest", "keep"):
             if self.form and self.path is self.glob is None and name in self.model_fields_set:
-                yield Flaw(f"`{name}` is about files, found {_FORMS[self.form]}", "drop it", (name,))
+                yield Violation(f"`{name}` is about files, found {_FORMS[self.form]}", "drop it", (name,))
         if "drain" in self.model_fields_set and self.path is None:
             hint = "drop it, or name the file that the command writes: {path: FILE, drain: true}"
-            yield Flaw("`drain` is about one file that a command writes", hint, ("drain",))
+            yield Violation("`drain` is about one file that a command writes", hint, ("drain",))
         if self.stream is None:
             yield from contract_flaws(self, self.path, self.glob, self.value)
         else:
             for name in self.promises:
-                yield Flaw(f"`{name}` is not a promise that a stream can make", "drop it", (name,))
+                yield Violation(f"`{name}` is not a promise that a stream can make", "drop it", (name,))
 
 
 TEXT = "text"
@@ -374,20 +376,20 @@ class Rendering(SpecModel):
         """Note the template's content."""
         self._filling = filling
 
-    def flaws(self) -> Iterator[Flaw]:
+    def flaws(self) -> Iterator[Violation]:
         flaw = target_flaw(EXPRESSION.sub("x", self.target))
         if "${{" in self.template:
             hint = "write one stage for each, as `extends` makes short, or put the choice into the template"
-            yield Flaw("the name of a template takes no expressions", hint, ("template",))
+            yield Violation("the name of a template takes no expressions", hint, ("template",))
         elif flaw:
             hint = "write another path, relative to the task's directory"
-            yield Flaw(f"{flaw}: {quote(self.target)}", hint, ("path",))
+            yield Violation(f"{flaw}: {quote(self.target)}", hint, ("path",))
 
 
-def rendering_flaws(files: Mapping[str, Rendering]) -> Iterator[Flaw]:
+def rendering_flaws(files: Mapping[str, Rendering]) -> Iterator[Violation]:
     """Yield templates that would be written to the same file."""
     owners: dict[str, str] = {}
     for name, file in files.items():
         if (owner := owners.setdefault(posixpath.normpath(file.target), name)) != name:
             message = f"'{owner}' and '{name}' are written to the same file {quote(file.target)}"
-            yield Flaw(message, "give one of them another `path`", ("files", name))
+            yield Violation(message, "give one of them another `path`", ("files", name))

@@ -9,13 +9,13 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from diel.spec.model import (
-    Flaw,
-    Flaws,
     Items,
     Later,
     Line,
     SpecModel,
     Text,
+    Violation,
+    Violations,
     optional,
     quote,
     refuse,
@@ -74,12 +74,12 @@ def variable_names(variables: dict[str, Any]) -> dict[str, Any]:
     for name in variables:
         if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is None:
             hint = "a variable's name has letters, digits and _, and starts with no digit"
-            flaws.append(Flaw(f"{quote(name)} is not a name of an environment variable", hint, (name,)))
+            flaws.append(Violation(f"{quote(name)} is not a name of an environment variable", hint, (name,)))
         elif name.startswith("DIEL_"):
             message = "variables that start with DIEL_ are set by diel"
-            flaws.append(Flaw(message, "take another name", (name,)))
+            flaws.append(Violation(message, "take another name", (name,)))
     if flaws:
-        raise Flaws(*flaws)
+        raise Violations(*flaws)
     return variables
 
 
@@ -126,10 +126,10 @@ class PythonPackages(SpecModel):
 
     _short = written_as("a file or a mapping", "for instance `requirements.txt`", text="requirements")
 
-    def flaws(self) -> Iterator[Flaw]:
+    def flaws(self) -> Iterator[Violation]:
         if self.requirements.endswith((".yml", ".yaml")):
             hint = "write conda: environment.yml, or a file as pip reads it"
-            yield Flaw("a YAML file is no file of requirements", hint, ("requirements",))
+            yield Violation("a YAML file is no file of requirements", hint, ("requirements",))
 
 
 class Container(SpecModel):
@@ -156,11 +156,11 @@ class Container(SpecModel):
         mounts = ("".join((_located(a, folder) if a.startswith(".") else a, *rest)) for a, *rest in parts)
         return self.model_copy(update={"image": image, "mounts": tuple(mounts)})
 
-    def flaws(self) -> Iterator[Flaw]:
+    def flaws(self) -> Iterator[Violation]:
         for place, mount in enumerate(self.mounts if self.runtime == "charliecloud" else ()):
             if mount.endswith(":ro"):
                 message = "charliecloud mounts nothing read-only"
-                yield Flaw(message, "drop :ro, or take another runtime", ("mounts", place))
+                yield Violation(message, "drop :ro, or take another runtime", ("mounts", place))
 
 
 class Environment(SpecModel):
@@ -206,14 +206,14 @@ class Environment(SpecModel):
             changes["container"] = self.container.beside(folder)
         return self.model_copy(update=changes)
 
-    def flaws(self) -> Iterator[Flaw]:
+    def flaws(self) -> Iterator[Violation]:
         held = [name for name in _HELD if getattr(self, name) is not None]
         if self.container is not None and held:
             hint = "install it in the image; `modules`, `setup` and `variables` go with a container"
-            yield Flaw(f"`{held[0]}` would be outside of the container", hint, (held[0],))
+            yield Violation(f"`{held[0]}` would be outside of the container", hint, (held[0],))
         elif "conda" in held and "python" in held:
             hint = "name the packages under `pip:` in environment.yml, or drop `conda`"
-            yield Flaw("`conda` and `python` bring a Python each", hint, ("python",))
+            yield Violation("`conda` and `python` bring a Python each", hint, ("python",))
 
 
 class Definition(NamedTuple):

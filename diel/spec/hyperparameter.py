@@ -9,7 +9,18 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from diel.errors import did_you_mean
-from diel.spec.model import Flaw, Flaws, Items, Json, Number, SpecModel, Text, optional, quote, refuse
+from diel.spec.model import (
+    Items,
+    Json,
+    Number,
+    SpecModel,
+    Text,
+    Violation,
+    Violations,
+    optional,
+    quote,
+    refuse,
+)
 from diel.values import as_float, spelled
 
 
@@ -114,43 +125,43 @@ class Hyperparameter(SpecModel):
         if self.high is not None and not value <= self.high:
             raise refuse(f"expected at most {self.high} (`high`), found {quote(value)}")
 
-    def flaws(self) -> Iterator[Flaw]:
+    def flaws(self) -> Iterator[Violation]:
         flaws = _range_flaws(self) if self.type in ("int", "float") else _stray_flaws(self)
         if self.type == "choice" and not self.choices:
-            flaws.append(Flaw("type `choice` needs `choices`", "write choices: [a, b]", ("choices",)))
+            flaws.append(Violation("type `choice` needs `choices`", "write choices: [a, b]", ("choices",)))
         if self.type != "choice" and self.choices is not None:
-            flaws.append(Flaw(f"`choices` goes with type `choice`, not `{self.type}`", "", ("choices",)))
+            flaws.append(Violation(f"`choices` goes with type `choice`, not `{self.type}`", "", ("choices",)))
         marks = set()
         for place, choice in enumerate(self.choices or ()):
             if (mark := _mark(choice)) in marks:
-                flaws.append(Flaw(f"{quote(choice)} is there twice", "", ("choices", place)))
+                flaws.append(Violation(f"{quote(choice)} is there twice", "", ("choices", place)))
             marks.add(mark)
         yield from flaws
         if not flaws and self.default is not None:
             try:
                 self.accept(self.default)
-            except Flaws as error:
-                yield from (Flaw(flaw.message, flaw.hint, ("default",)) for flaw in error.flaws)
+            except Violations as error:
+                yield from (Violation(flaw.message, flaw.hint, ("default",)) for flaw in error.flaws)
 
 
 def undrawable(
     registry: Mapping[str, Hyperparameter], names: Iterable[str], *, numbers: bool = False
-) -> Iterator[Flaw]:
+) -> Iterator[Violation]:
     """Yield flaws of names in `parameters` for which nothing, or with `numbers` no number, can be drawn."""
     for place, name in enumerate(names):
         key, spec = ("parameters", place), registry.get(name)
         numeric = spec is not None and spec.type in ("int", "float")
         if spec is None:
             hint = did_you_mean(name, registry) or f"hyperparameters: {', '.join(registry) or 'none'}"
-            yield Flaw(f"no hyperparameter '{name}'", hint, key)
+            yield Violation(f"no hyperparameter '{name}'", hint, key)
         elif numeric and not spec.searchable:
             message = f"hyperparameter '{name}' has no bounds to draw from"
-            yield Flaw(message, "give it `low` and `high`", key)
+            yield Violation(message, "give it `low` and `high`", key)
         elif not spec.searchable or (numbers and not numeric):
             message = f"hyperparameter '{name}' is of type {spec.type}, which has no range to draw from"
-            yield Flaw(message, "" if numbers else "make it type choice, and list its `choices`", key)
+            yield Violation(message, "" if numbers else "make it type choice, and list its `choices`", key)
         elif numeric and spec.log and spec.low is None:
-            yield Flaw(f"hyperparameter '{name}' needs `low` for its logarithmic scale", "", key)
+            yield Violation(f"hyperparameter '{name}' needs `low` for its logarithmic scale", "", key)
 
 
 def _is_of(value: Any, kind: str) -> bool:
@@ -171,40 +182,43 @@ def _type_hint(kind: str, value: Any) -> str:
     return ""
 
 
-def _range_flaws(spec: Hyperparameter) -> list[Flaw]:
+def _range_flaws(spec: Hyperparameter) -> list[Violation]:
     flaws = []
     for word in ("low", "high", "step"):
         bound = getattr(spec, word)
         if spec.type == "int" and isinstance(bound, float):
-            flaws.append(Flaw(f"expected a whole number, found {quote(bound)}", "", (word,)))
+            flaws.append(Violation(f"expected a whole number, found {quote(bound)}", "", (word,)))
     if spec.low is not None and spec.high is not None and spec.low > spec.high:
-        flaws.append(Flaw(f"low ({spec.low}) is above high ({spec.high})", "swap them", ("low",)))
+        flaws.append(Violation(f"low ({spec.low}) is above high ({spec.high})", "swap them", ("low",)))
     if spec.log and spec.low is not None and spec.low <= 0:
-        flaws.append(Flaw(f"a logarithmic scale needs low > 0, found {spec.low}", "", ("low",)))
+        flaws.append(Violation(f"a logarithmic scale needs low > 0, found {spec.low}", "", ("low",)))
     if spec.log and spec.step is not None:
-        flaws.append(Flaw("`step` makes no sense on a logarithmic scale", "drop one of them", ("step",)))
+        flaws.append(Violation("`step` makes no sense on a logarithmic scale", "drop one of them", ("step",)))
     if spec.type == "float" and not flaws:
         flaws += _scale_flaws(spec)
     if spec.step is not None and spec.step <= 0:
-        flaws.append(Flaw(f"expected a step above zero, found {spec.step}", "", ("step",)))
+        flaws.append(Violation(f"expected a step above zero, found {spec.step}", "", ("step",)))
     return flaws
 
 
-def _scale_flaws(spec: Hyperparameter) -> list[Flaw]:
+def _scale_flaws(spec: Hyperparameter) -> list[Violation]:
     """Return flaws of ranges whose width or number of steps overflows a float."""
     if spec.low is None or spec.high is None or spec.log:
         return []
     width = as_float(spec.high) - as_float(spec.low)
     if not math.isfinite(width):
-        return [Flaw("the distance from low to high is beyond a float", "use smaller bounds", ("high",))]
+        return [Violation("the distance from low to high is beyond a float", "use smaller bounds", ("high",))]
     if spec.step is not None and 0 < spec.step < width / MAX_STEPS:
-        return [Flaw(f"a step of {spec.step} is lost between low and high", "use a larger one", ("step",))]
+        return [
+            Violation(f"a step of {spec.step} is lost between low and high", "use a larger one", ("step",))
+        ]
     return []
 
 
-def _stray_flaws(spec: Hyperparameter) -> list[Flaw]:
+def _stray_flaws(spec: Hyperparameter) -> list[Violation]:
     words = [word for word in ("low", "high", "step") if getattr(spec, word) is not None]
     words += ["log"] if spec.log else []
     return [
-        Flaw(f"`{word}` goes with int and float, not with type `{spec.type}`", "", (word,)) for word in words
+        Violation(f"`{word}` goes with int and float, not with type `{spec.type}`", "", (word,))
+        for word in words
     ]

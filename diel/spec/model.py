@@ -62,14 +62,14 @@ class SpecModel(BaseModel):
             del os.environ[_PLUGINS]
             os.environ |= {} if before is None else {_PLUGINS: before}
 
-    def flaws(self) -> "Iterable[Flaw]":
+    def flaws(self) -> "Iterable[Violation]":
         """Return the flaws of its fields together."""
         return ()
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if flaws := [*self.flaws()]:
-            raise Flaws(*flaws)
+            raise Violations(*flaws)
         return self
 
 
@@ -115,7 +115,7 @@ Later = Annotated[M, _Later()]
 """A model that is built once a file uses it: `validate` starts sooner without the others."""
 
 
-class WrittenAs:
+class StoredAs:
     """Says how a file writes a field that keeps something else: a property of that model."""
 
     def __init__(self, model: type[SpecModel], attribute: str) -> None:
@@ -126,7 +126,7 @@ class WrittenAs:
         return no_info_after_validator_function(self._take, handler.generate_schema(self.model))
 
 
-class Flaw(NamedTuple):
+class Violation(NamedTuple):
     """A mistake in a workflow: the message, a hint, the path of its key."""
 
     message: str
@@ -138,17 +138,17 @@ class Flaw(NamedTuple):
     """Whether the key is wrong, not its value."""
 
 
-class Flaws(ValueError):
+class Violations(ValueError):
     """Raised by a validator: each flaw becomes a problem at its own place in the file."""
 
-    def __init__(self, *flaws: Flaw) -> None:
+    def __init__(self, *flaws: Violation) -> None:
         self.flaws = flaws
         super().__init__("; ".join(flaw.message for flaw in flaws))
 
 
-def refuse(message: str, hint: str = "", *key: str | int) -> Flaws:
+def refuse(message: str, hint: str = "", *key: str | int) -> Violations:
     """Return the error to raise for a single flaw."""
-    return Flaws(Flaw(message, hint, key))
+    return Violations(Violation(message, hint, key))
 
 
 def quote(value: Any) -> str:
@@ -219,7 +219,9 @@ def no_repeats(names: tuple[str, ...]) -> tuple[str, ...]:
     first = {name: place for place, name in reversed([*enumerate(names)])}
     again = [(place, name) for place, name in enumerate(names) if place > first[name]]
     if again:
-        raise Flaws(*(Flaw(f"'{name}' is there twice", "drop the second", (place,)) for place, name in again))
+        raise Violations(
+            *(Violation(f"'{name}' is there twice", "drop the second", (place,)) for place, name in again)
+        )
     return names
 
 

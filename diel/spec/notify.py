@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from diel.spec.model import Duration, Flaw, Items, SpecModel, Text, optional
+from diel.spec.model import Duration, Items, SpecModel, Text, Violation, optional
 
 Kind = Literal["ended", "failed", "held", "waiting"]
 """A run ended, a task failed for good (the first), a stage is held, a block waits long."""
@@ -33,16 +33,18 @@ class Notify(SpecModel):
         """How it tells: `mail`, `webhook`, `command` or `apprise`."""
         return next(way for way in _WAYS if getattr(self, way))
 
-    def flaws(self) -> Iterator[Flaw]:
+    def flaws(self) -> Iterator[Violation]:
         ways = [way for way in _WAYS if getattr(self, way)]
         if len(ways) != 1:
-            yield Flaw(f"expected one of {', '.join(_WAYS)}; found {' and '.join(ways) or 'none'}", EXAMPLE)
+            yield Violation(
+                f"expected one of {', '.join(_WAYS)}; found {' and '.join(ways) or 'none'}", EXAMPLE
+            )
         elif self.mail and "@" not in self.mail and "$" not in self.mail:
-            yield Flaw("expected an address with @", "write mail: me@example.org", ("mail",))
+            yield Violation("expected an address with @", "write mail: me@example.org", ("mail",))
         elif self.webhook and not self.webhook.startswith(("http://", "https://", "$")):
-            yield Flaw("expected an address that begins with https://", "", ("webhook",))
+            yield Violation("expected an address that begins with https://", "", ("webhook",))
         elif not self.smtp.startswith(("smtp://", "smtps://", "$")):
-            yield Flaw("expected smtp://HOST or smtps://USER:PASSWORD@HOST", "", ("smtp",))
+            yield Violation("expected smtp://HOST or smtps://USER:PASSWORD@HOST", "", ("smtp",))
 
 
 _WAYS = ("mail", "webhook", "command", "apprise")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, assert_never
 from pydantic import BeforeValidator, WithJsonSchema
 
 from diel.errors import counted
-from diel.spec.model import Duration, Flaw, Limit, Name, Size, SpecModel, optional, quote, refuse
+from diel.spec.model import Duration, Limit, Name, Size, SpecModel, Violation, optional, quote, refuse
 from diel.states import FailureClass
 
 if TYPE_CHECKING:
@@ -80,20 +80,22 @@ class Policies(SpecModel):
         return getattr(self, kind, None) or Policy.model_construct()
 
 
-def policy_flaws(on: Policies, resources: Resources, timeout: float | None) -> Iterator[Flaw]:
+def policy_flaws(on: Policies, resources: Resources, timeout: float | None) -> Iterator[Violation]:
     """Yield the flaws of policies together with the rest of the stage."""
     for kind in Policies.model_fields:
         policy = on.of(kind)
         for key, example in (("memory", "4GiB"), ("walltime", "30m")):
             if getattr(policy, key) is not None and getattr(resources, key) is None:
                 hint = f"write resources: {{{key}: {example}}}, or drop the factor"
-                yield Flaw(f"a factor for a {key} that `resources` does not give", hint, ("on", kind, key))
+                yield Violation(
+                    f"a factor for a {key} that `resources` does not give", hint, ("on", kind, key)
+                )
         if policy.exclude is not None and kind != "node":
             hint = f"write on: {{node: {{exclude: {str(policy.exclude).lower()}}}}}"
-            yield Flaw("only a lost node can be excluded", hint, ("on", kind, "exclude"))
+            yield Violation("only a lost node can be excluded", hint, ("on", kind, "exclude"))
     if on.timeout is not None and timeout is None:
         hint = "write timeout: 1h, or on: {walltime: ...} for what `resources.walltime` ends"
-        yield Flaw("a policy for time-outs, but the stage has no `timeout`", hint, ("on", "timeout"))
+        yield Violation("a policy for time-outs, but the stage has no `timeout`", hint, ("on", "timeout"))
 
 
 class Rule(NamedTuple):
@@ -194,21 +196,23 @@ class Resources(SpecModel):
         """Return the resources of a later attempt after it was granted these: a retry never gets less."""
         return self.changed({name: max(changes[name], getattr(self, name) or 0) for name in changes})
 
-    def flaws(self) -> Iterator[Flaw]:
+    def flaws(self) -> Iterator[Violation]:
         nodes, ranks, local = self.nodes, self.ranks, self.ranks_per_node
         if self.launcher is not None and not self.mpi:
-            yield Flaw("`launcher` starts ranks, and there are none", "write ranks: 4", ("launcher",))
+            yield Violation("`launcher` starts ranks, and there are none", "write ranks: 4", ("launcher",))
         if ranks is None:
             return
         if nodes is not None and local is not None and ranks != nodes * local:
             hint = f"drop one of the three, or write ranks: {nodes * local}"
-            yield Flaw(f"{ranks} ranks are not {nodes} nodes times {local} ranks_per_node", hint, ("ranks",))
+            yield Violation(
+                f"{ranks} ranks are not {nodes} nodes times {local} ranks_per_node", hint, ("ranks",)
+            )
         elif local is not None and local > ranks:
             message = f"{local} ranks_per_node, but only {counted(ranks, 'rank')}"
-            yield Flaw(message, f"write ranks_per_node: {ranks} or less", ("ranks_per_node",))
+            yield Violation(message, f"write ranks_per_node: {ranks} or less", ("ranks_per_node",))
         elif nodes is not None and nodes > ranks:
             message = f"{nodes} nodes, but only {counted(ranks, 'rank')}"
-            yield Flaw(message, "each node needs a rank", ("nodes",))
+            yield Violation(message, "each node needs a rank", ("nodes",))
 
 
 def _most(value: Any) -> Any:
@@ -247,11 +251,11 @@ def most_failures(most: int | str | None, tasks: int) -> float | None:
     return tasks * float(most.rstrip("% ")) / 100 if isinstance(most, str) else most
 
 
-def share_flaws(name: str, over: Sequence[str], axes: Mapping[str, Axis]) -> Iterator[Flaw]:
+def share_flaws(name: str, over: Sequence[str], axes: Mapping[str, Axis]) -> Iterator[Violation]:
     """Yield the flaws of a stage of a search or loop, where the axis decides what a failure means."""
     label = next((label for label in over if label in axes and axes[label].adaptive), None)
     if label is not None:
         word = axes[label].word
         hint = "write `failures` in the search: how many trials may fail" if word == "search" else "drop it"
         message = f"`max_failures` of a stage over the {word} '{label}', which itself decides about failures"
-        yield Flaw(message, hint, ("stages", name, "max_failures"))
+        yield Violation(message, hint, ("stages", name, "max_failures"))

@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from diel.spec.model import (
-    Flaw,
-    Flaws,
     Limit,
     Name,
     SpecModel,
     Text,
     Unique,
+    Violation,
+    Violations,
     optional,
     quote,
     refuse,
@@ -41,15 +41,15 @@ class Ready(SpecModel):
         unknown = [way for way in value if way not in WAYS] if isinstance(value, dict) else ()
         message = "'{}' cannot show that a service is ready"
         if unknown:
-            raise Flaws(*(Flaw(message.format(way), READY, (way,)) for way in unknown))
+            raise Violations(*(Violation(message.format(way), READY, (way,)) for way in unknown))
         return value
 
-    def flaws(self) -> Iterator[Flaw]:
+    def flaws(self) -> Iterator[Violation]:
         ways = [way for way in WAYS if getattr(self, way) is not None]
         if len(ways) != 1:
-            yield Flaw(f"expected one of http, tcp and log; found {' and '.join(ways) or 'none'}", READY)
+            yield Violation(f"expected one of http, tcp and log; found {' and '.join(ways) or 'none'}", READY)
         elif self.http is not None and not self.http.startswith("/"):
-            yield Flaw(f"expected a path such as /health, found {quote(self.http)}", READY, ("http",))
+            yield Violation(f"expected a path such as /health, found {quote(self.http)}", READY, ("http",))
 
 
 def _port(value: Any) -> Any:
@@ -94,13 +94,13 @@ class Service(SpecModel):
         reload = value.get("reload") if isinstance(value, dict) else None
         return {**value, "reload": "/reload" if reload else None} if isinstance(reload, bool) else value
 
-    def flaws(self) -> Iterator[Flaw]:
+    def flaws(self) -> Iterator[Violation]:
         if self.port != "auto" and self.replicas > 1:
             message = f"{self.replicas} replicas cannot all listen at port {self.port} of one machine"
-            yield Flaw(message, "write port: auto", ("port",))
+            yield Violation(message, "write port: auto", ("port",))
         if self.reload is not None and not self.reload.startswith("/"):
             message = f"expected true or a path such as /reload, found {quote(self.reload)}"
-            yield Flaw(message, "write reload: true", ("reload",))
+            yield Violation(message, "write reload: true", ("reload",))
 
 
 def never_ends(stage: SpecModel) -> bool:
@@ -108,18 +108,18 @@ def never_ends(stage: SpecModel) -> bool:
     return getattr(stage, "service", None) is not None
 
 
-def service_flaws(stage: SpecModel, *, beside: bool, mpi: bool) -> Iterator[Flaw]:
+def service_flaws(stage: SpecModel, *, beside: bool, mpi: bool) -> Iterator[Violation]:
     """Yield the flaws of a stage that do not go with a service."""
     for key in ("outputs", "publishes", "max_failures", "timeout", "checkpoint", "surrogate"):
         if getattr(stage, key):
             message = "a service has no result: it stays up until its consumers have ended"
-            yield Flaw(message, "drop it, or drop `service`", (key,))
+            yield Violation(message, "drop it, or drop `service`", (key,))
     if beside:
         hint = "drop it: a service starts when its first consumer is ready"
-        yield Flaw("a service is placed when it is needed", hint, ("beside",))
+        yield Violation("a service is placed when it is needed", hint, ("beside",))
     if mpi:
         hint = "drop `ranks`, and let the command start its own"
-        yield Flaw("a service is one process", hint, ("resources", "ranks"))
+        yield Violation("a service is one process", hint, ("resources", "ranks"))
 
 
 def _above_zero(most: float, expected: str, hint: str) -> BeforeValidator:

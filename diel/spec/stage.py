@@ -24,8 +24,6 @@ from diel.spec.data import NO_FORM, Input, Output, Rendering, rendering_flaws
 from diel.spec.environment import named, variable_names
 from diel.spec.model import (
     Duration,
-    Flaw,
-    Flaws,
     Items,
     Json,
     Later,
@@ -34,6 +32,8 @@ from diel.spec.model import (
     SpecModel,
     Text,
     Unique,
+    Violation,
+    Violations,
     optional,
     quote,
     refuse,
@@ -183,21 +183,21 @@ def _words(command: Any) -> Any:
             raise refuse("an empty command", "the first word is the program")
         flaws = list(islice(_word_flaws(command), MANY))
         if flaws:
-            raise Flaws(*flaws)
+            raise Violations(*flaws)
     return command
 
 
-def _word_flaws(command: Sequence[Any]) -> Iterator[Flaw]:
+def _word_flaws(command: Sequence[Any]) -> Iterator[Violation]:
     if command[0] == "":
-        yield Flaw("the program's name is empty", "the first word is the program", (0,))
+        yield Violation("the program's name is empty", "the first word is the program", (0,))
     for place, word in enumerate(command):
         if isinstance(word, list | tuple | dict):
             hint = "put it in quotes to pass it as it is"
-            yield Flaw(f"expected a word, found {quote(word)}", hint, (place,))
+            yield Violation(f"expected a word, found {quote(word)}", hint, (place,))
         elif isinstance(word, str) and "\0" in word:
-            yield Flaw("a word cannot hold a NUL character", "", (place,))
+            yield Violation("a word cannot hold a NUL character", "", (place,))
         elif isinstance(word, str) and _is_too_long(word):
-            yield Flaw(*_TOO_LONG, (place,))
+            yield Violation(*_TOO_LONG, (place,))
 
 
 def _is_too_long(word: str) -> bool:
@@ -382,23 +382,23 @@ class Stage(SpecModel):
         """Return whether an expression says itself how much more a retry gets."""
         return "task.attempt" in self.demand.get(("resources", key), "")
 
-    def flaws(self) -> Iterator[Flaw]:
+    def flaws(self) -> Iterator[Violation]:
         if self.module is not None and self.command is not None:
             hint = "drop one of them, or make two stages"
-            yield Flaw("a stage has a module or a command, found both", hint, ("command",))
+            yield Violation("a stage has a module or a command, found both", hint, ("command",))
         elif self.module is None and self.command is None:
             hint = "write module: NAME (`diel modules` lists them), or command: [PROGRAM, ...]"
-            yield Flaw("a stage needs a module or a command, found neither", hint)
+            yield Violation("a stage needs a module or a command, found neither", hint)
         else:
             for name, output in self.outputs.items():
                 yield from _form_flaws(name, output, returned=self.module is not None)
         if self.shell is not None and not isinstance(self.command, str):
             hint = "drop it: a list of words and a module need no shell"
-            yield Flaw("`shell` goes with a command that is a text", hint, ("shell",))
+            yield Violation("`shell` goes with a command that is a text", hint, ("shell",))
         if self.isolation is not None and self.module is None:
-            yield Flaw("a command has a process of its own anyway", "drop `isolation`", ("isolation",))
+            yield Violation("a command has a process of its own anyway", "drop `isolation`", ("isolation",))
         if isinstance(self.when, str) and not self.when.strip():
-            yield Flaw("an empty condition", "write an expression, or drop `when`", ("when",))
+            yield Violation("an empty condition", "write an expression, or drop `when`", ("when",))
         yield from _shared_paths(self.outputs)
         if self.rendered:
             yield from rendering_flaws(self.rendered)
@@ -412,31 +412,31 @@ class Stage(SpecModel):
 
 def _grace_flaws(
     grace: float, checkpoint: bool, walltime: float | None, timeout: float | None
-) -> Iterator[Flaw]:
+) -> Iterator[Violation]:
     if not checkpoint:
         hint = "write checkpoint: true, if it saves and continues; or drop `grace`"
-        yield Flaw("`grace` is time to save in, but there is no `checkpoint: true`", hint, ("grace",))
+        yield Violation("`grace` is time to save in, but there is no `checkpoint: true`", hint, ("grace",))
         return
     for name, limit in (("walltime", walltime), ("timeout", timeout)):
         if limit is not None and grace >= limit:
             short, whole = format_duration(grace), format_duration(limit)
             hint = f"use a shorter grace, or a longer {name}"
-            yield Flaw(f"a grace of {short} uses up the {name} of {whole}", hint, ("grace",))
+            yield Violation(f"a grace of {short} uses up the {name} of {whole}", hint, ("grace",))
 
 
-def _form_flaws(name: str, output: Output, *, returned: bool) -> Iterator[Flaw]:
+def _form_flaws(name: str, output: Output, *, returned: bool) -> Iterator[Violation]:
     """Yield flaws of outputs: a command says where they are; a module returns them, and can describe them."""
     form = output.form
     if returned and form not in (None, "stream"):
         hint = "drop it; what the function returns is what other stages read"
         if output.promises:
             hint = f"drop `{form}` and leave the contract; what the function returns is checked by it"
-        yield Flaw("a Python module returns its outputs", hint, ("outputs", name, str(form)))
+        yield Violation("a Python module returns its outputs", hint, ("outputs", name, str(form)))
     elif not returned and form is None:
         yield NO_FORM._replace(key=("outputs", name))
 
 
-def _shared_paths(outputs: dict[str, Output]) -> Iterator[Flaw]:
+def _shared_paths(outputs: dict[str, Output]) -> Iterator[Violation]:
     owners: dict[str, str] = {}
     for name, output in outputs.items():
         if output.path is not None:
@@ -444,4 +444,4 @@ def _shared_paths(outputs: dict[str, Output]) -> Iterator[Flaw]:
             path += f":{output.inside}" if output.inside else ""
             if (owner := owners.setdefault(path, name)) != name:
                 message = f"'{owner}' and '{name}' are the same file {quote(output.path)}"
-                yield Flaw(message, "give each output a file of its own", ("outputs", name))
+                yield Violation(message, "give each output a file of its own", ("outputs", name))

@@ -13,15 +13,15 @@ from diel.spec.forms.rows import Derived
 from diel.spec.forms.sample import Sample, seed_of
 from diel.spec.hyperparameter import Hyperparameter
 from diel.spec.model import (
-    Flaw,
     InnerName,
     Json,
     Label,
     Later,
     Name,
     SpecModel,
+    StoredAs,
     Text,
-    WrittenAs,
+    Violation,
     optional,
     quote,
     refuse,
@@ -40,7 +40,7 @@ def _version(value: Any) -> Any:
 class PartialStage(Stage):
     """Part of a stage: what is missing, the stages say that extend it."""
 
-    def flaws(self) -> Iterator[Flaw]:
+    def flaws(self) -> Iterator[Violation]:
         yield from ()
 
     @classmethod
@@ -98,7 +98,7 @@ class Workflow(SpecModel):
     hyperparameters: dict[Label, Later[Hyperparameter]] = Field(
         default_factory=dict, description="The shared registry: typed, bounded, with defaults."
     )
-    axes: dict[Label, Annotated[Axis, WrittenAs(AxisForm, "axis")]] = Field(
+    axes: dict[Label, Annotated[Axis, StoredAs(AxisForm, "axis")]] = Field(
         default_factory=dict, description="What repeats."
     )
     environments: dict[Name, Later[Environment]] = Field(
@@ -121,15 +121,15 @@ class Workflow(SpecModel):
         """Return whether any stage uses a feature; unused ones need no check."""
         return any(uses(stage) for stage in self.stages.values())
 
-    def flaws(self) -> Iterator[Flaw]:
+    def flaws(self) -> Iterator[Violation]:
         hint = "rename one of them: `{0}.x` and `{0}` would be two things in an expression"
         for label, axis in self.axes.items():
             if label in self.stages:
-                yield Flaw(f"'{label}' is both an axis and a stage", hint.format(label), ("axes", label))
+                yield Violation(f"'{label}' is both an axis and a stage", hint.format(label), ("axes", label))
             for name in axis.gives or ():
                 if name in self.stages and name != label:
                     message = f"axis '{label}' gives a parameter '{name}', and '{name}' is a stage"
-                    yield Flaw(message, hint.format(name), ("axes", label))
+                    yield Violation(message, hint.format(name), ("axes", label))
         for name, stage in self.stages.items():
             if stage.max_failures is not None:
                 yield from share_flaws(name, stage.over, self.axes)

@@ -38,7 +38,7 @@ _REASONS = {
 }
 
 
-class Running(NamedTuple):
+class RunningTrial(NamedTuple):
     """A trial that was requested and has no score yet."""
 
     trial: Trial
@@ -76,7 +76,7 @@ class CourseStatus:
     """If it failed: what lets others go on without it."""
     trials: tuple[Trial, ...] = ()
     """All that were requested, by number."""
-    running: tuple[Running, ...] = ()
+    running: tuple[RunningTrial, ...] = ()
     rounds: tuple[Round, ...] = ()
     """Those that were judged, by number."""
     done: int = 0
@@ -162,7 +162,7 @@ class CourseStatus:
         }
 
 
-def _row(trial: Trial, under_way: Iterable[Running]) -> dict[str, Any]:
+def _row(trial: Trial, under_way: Iterable[RunningTrial]) -> dict[str, Any]:
     """Return a trial's row in the table, as JSON: its step, its last report, why it has no score."""
     own = next((candidate for candidate in under_way if candidate.trial is trial), None)
     step = max(trial.reported, default=None) if own is None else own.step
@@ -292,7 +292,7 @@ class _AxisView:
             course.context,
         )
 
-    def _running(self, context: Context, trial: Trial) -> Running:
+    def _running(self, context: Context, trial: Trial) -> RunningTrial:
         here = {**dict(zip(self.facts.context, context, strict=True)), self.label: trial.number}
         states = [
             self.history.stages[name].state(index)
@@ -300,7 +300,7 @@ class _AxisView:
             for index in domain.matching({axis: place for axis, place in here.items() if axis in domain.axes})
         ]
         step, value = self._on_the_way(here, trial)
-        return Running(
+        return RunningTrial(
             trial,
             max(0.0, self.now - trial.began),
             step,
@@ -454,7 +454,7 @@ def _digits(trials: Sequence[Trial]) -> tuple[int, int]:
     return digits_apart(scores, LEAST), digits_apart((v for row in trials for v in row.hp.values()), LEAST)
 
 
-def _running_row(running: Running, scores: int, hp: int) -> list[str]:
+def _running_row(running: RunningTrial, scores: int, hp: int) -> list[str]:
     step = "" if running.step is None else f" at {running.step:,}"
     reported = "" if running.reported is None else f"{short(running.reported, scores)}{step}"
     whole = running.done + running.running + running.waiting

@@ -215,7 +215,7 @@ def read_status(paths: RunPaths, reader: Reader | None = None) -> Status:
     return fold_status(paths, reader)
 
 
-class Driving(NamedTuple):
+class RunDriver(NamedTuple):
     """A run's state, and who drives it."""
 
     held: tuple[Lease, float] | None
@@ -226,7 +226,7 @@ class Driving(NamedTuple):
     state: RunState
 
 
-def standing(paths: RunPaths, history: History) -> Driving:
+def standing(paths: RunPaths, history: History) -> RunDriver:
     """Return a run's state and its controller. Without one the run is interrupted, whatever it noted last."""
     # In the order in which a controller starts: one that passed the first look is seen by the next.
     expected = awaited(paths, history)
@@ -242,7 +242,7 @@ def standing(paths: RunPaths, history: History) -> Driving:
     elif state.live and not alive:
         submitted = held is not None or newest_submission(paths) is not None
         state = RunState.INTERRUPTED if submitted and not taking else RunState.PENDING
-    return Driving(held, alive, coming, state)
+    return RunDriver(held, alive, coming, state)
 
 
 def fold_status(paths: RunPaths, reader: Reader) -> Status:
@@ -257,10 +257,10 @@ def fold_status(paths: RunPaths, reader: Reader) -> Status:
 
 def ended_status(paths: RunPaths, history: History, state: RunState) -> Status:
     """Return the status of a run whose controller has just ended."""
-    return _status(paths, history, Driving(None, False, None, state))
+    return _status(paths, history, RunDriver(None, False, None, state))
 
 
-def _status(paths: RunPaths, history: History, driving: Driving, damaged: tuple[str, ...] = ()) -> Status:
+def _status(paths: RunPaths, history: History, driving: RunDriver, damaged: tuple[str, ...] = ()) -> Status:
     state = driving.state
     lease, age = driving.held or (None, None)
     driven = driving.alive and state is RunState.RUNNING

@@ -11,7 +11,7 @@ from diel.journal.segment import Reader, SegmentWriter, read_segment
 from diel.paths import RunPaths
 from diel.project.cache import write_keys
 from diel.states import RunState
-from diel.tasks.joining import Left
+from diel.tasks.joins import Left
 from diel.tasks.results import Results
 from diel.tasks.stage_run import StageRun
 

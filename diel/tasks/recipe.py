@@ -14,7 +14,7 @@ from diel.artifacts import Artifact, File, artifacts_in, digest_of
 from diel.artifacts.artifact import Breach
 from diel.artifacts.collect import hold_file
 from diel.artifacts.promise import Sizes
-from diel.attempt.bundle import Rendered, Request, Staged, Staging, Work
+from diel.attempt.bundle import Rendered, Request, StagedTask, Staging, Work
 from diel.attempt.service import Answers
 from diel.axes.domain import Group
 from diel.environments.prepared import Prepared, read_prepared
@@ -32,7 +32,7 @@ from diel.spec.forms.axis import bare
 from diel.spec.model import plain
 from diel.spec.variables import FromShell
 from diel.staging.item import AT_NODE, Item, Local, Shard, flat, item_of
-from diel.tasks.joining import Join, Meeting, points_read
+from diel.tasks.joins import GatherJoin, Join, points_read
 from diel.tasks.link import Link
 from diel.tasks.results import MissingInput
 from diel.tasks.service import AskedServices
@@ -147,13 +147,13 @@ class Recipe:
         self.chains = OwnNames(sources.run.name, sources.texts.references).chains
         """The dotted names that enter a task's key, as its own workflow has them."""
         shared_out = any(spec.shard is not None for spec in stage.inputs.values())
-        self._sharing = Sharing(stage, sources.inputs, self.is_wanted) if shared_out else None
+        self._sharing = InputSplit(stage, sources.inputs, self.is_wanted) if shared_out else None
         self._services = AskedServices(sources.links) if stage.services else None
         self._asking = asking_of(stage, module, sources.links) if stage.asks else None
         self._shaped = {name: use.shape for name, use in stage.inputs.items() if use.shape is not None}
         self._at_node = tuple(name for name, spec in stage.inputs.items() if spec.stage is not None)
         links = sources.links
-        self.meeting = Meeting(links)
+        self.meeting = GatherJoin(links)
         """The gathers that meet in each task."""
         self._gathers = any(link.edge.gathered and not link.alongside for link in links)
         self._branches = any(link.edge.branch for link in links)
@@ -291,7 +291,7 @@ class Recipe:
     def _shards(self, scope: Scope, inputs: Mapping[str, Any]) -> dict[str, Shard] | None:
         return self._sharing.shards(scope.index, inputs) if self._sharing is not None else None
 
-    def _staged(self, scope: Scope, shards: dict[str, Shard] | None, join: Join | None) -> Staged | None:
+    def _staged(self, scope: Scope, shards: dict[str, Shard] | None, join: Join | None) -> StagedTask | None:
         """Return the task's texts again, with copies on its node in place of artifacts; None without any."""
         late = {name for name, shard in (shards or {}).items() if shard.stage}
         inputs, items = copies(scope["inputs"], {*self._at_node} - late)
@@ -300,7 +300,7 @@ class Recipe:
         again = Scope(self.sources, scope.index, inputs)
         again.join_by(scope.join)
         env, command, rendered = self._written(again)
-        return Staged(items, *self._handed_on(again, join), command, env, rendered)
+        return StagedTask(items, *self._handed_on(again, join), command, env, rendered)
 
     def own_files(self, index: int) -> dict[str, File]:
         """Return the files that a task has of its own, absolute. Raise ExpressionError and MissingInput."""
@@ -388,7 +388,7 @@ def _copied(value: Any, items: dict[str, Item]) -> Any:
     return [_copied(part, items) for part in value] if isinstance(value, list) else value
 
 
-class Sharing:
+class InputSplit:
     """The inputs of one stage that are split."""
 
     def __init__(self, stage: Stage, links: Mapping[str, Link], is_wanted: Callable[[int], bool]) -> None:

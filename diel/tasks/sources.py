@@ -22,11 +22,11 @@ from diel.graph import Edge, Key
 from diel.graph.uses import unread
 from diel.paths import RunPaths
 from diel.spec import Stage
-from diel.tasks.choosing import ChoosingLink
-from diel.tasks.joining import picks_of
+from diel.tasks.joins import picks_of
 from diel.tasks.link import Link, Verdict
-from diel.tasks.publishing import published_values
+from diel.tasks.publisher import published_values
 from diel.tasks.results import MissingInput, Results, output_of, outputs_of
+from diel.tasks.selection import ChoosingLink
 from diel.tasks.service import ServiceLink
 from diel.tasks.stage_run import StageRun
 from diel.tasks.stream import StreamLink

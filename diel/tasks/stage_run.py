@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from diel.axes.adaptive import Adaptive, Standing
 from diel.axes.domain import UNKNOWN, Domain
 from diel.journal.stage_history import StageHistory
-from diel.site import Misfit
+from diel.site import Unplaceable
 from diel.spec import Resources, Stage
 from diel.spec.forms.axis import Points
 from diel.states import TaskState
@@ -117,7 +117,7 @@ class StageRun:
         """Return the stage with the demand of an attempt that began; as written if that cannot be known."""
         try:
             return self.spec_of(index, attempt)
-        except Misfit:
+        except Unplaceable:
             return self.spec
 
     def resources_of(self, index: int, attempt: int | None = None) -> Resources:

@@ -210,7 +210,7 @@ class Renderings:
     def texts(self, scope: Scope) -> dict[str, tuple[str, str, bool]]:
         """Return the same by name, as the key sees them: of files the content, and not the path."""
         return {
-            name: (scope["files"][name], _filled(template, text, _Keyed(scope)), executable)
+            name: (scope["files"][name], _filled(template, text, _KeyScope(scope)), executable)
             for name, (template, _, text, executable) in self._templates.items()
         }
 
@@ -227,7 +227,7 @@ def _filled(name: str, template: Template, scope: Scope) -> str:
         raise ModuleError(f"{name}:{line}: {error}") from error
 
 
-class _Keyed(Mapping[str, Any]):
+class _KeyScope(Mapping[str, Any]):
     """A scope in which artifacts are their digests, and nothing tells where or in which run a task is."""
 
     def __init__(self, inner: Mapping[str, Any], depth: int = 0) -> None:
@@ -237,7 +237,7 @@ class _Keyed(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if self._depth == 0 and name in ("run", "files"):
-            return _Named(self._inner[name], name)
+            return _NameScope(self._inner[name], name)
         value = self._inner[name]
         if self._depth == 0 and name == "task":
             return {**value, "attempt": 0}
@@ -250,7 +250,7 @@ class _Keyed(Mapping[str, Any]):
         return len(self._inner)
 
 
-class _Named(_Keyed):
+class _NameScope(_KeyScope):
     """A mapping of paths in which each is its name; files know their size."""
 
     def __init__(self, inner: Mapping[str, Any], name: str) -> None:
@@ -266,7 +266,7 @@ def _as_keyed(value: Any, depth: int) -> Any:
     if type(value) is Artifact:
         return Artifact(f"{value.digest}/{value.name}", value.digest, size=value.bytes)
     if isinstance(value, Mapping):
-        return _Keyed(value, depth)
+        return _KeyScope(value, depth)
     if isinstance(value, Gathered):
         return value.map(lambda item: _as_keyed(item, depth))
     return [_as_keyed(item, depth) for item in value] if is_list(value) else value

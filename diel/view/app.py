@@ -29,8 +29,8 @@ from diel.status.sections import SECTIONS, View, block_lines
 from diel.status.stage import StageStatus, failure_lines, group_failures, more_text, task_of
 from diel.values import clock, format_duration
 from diel.view import charts
-from diel.view.screens import Looking, TaskList, TaskScreen, WatchedScreen
-from diel.view.watched import Watched
+from diel.view.run_watch import RunWatch
+from diel.view.screens import Looking, RunCommandScreen, TaskList, TaskScreen
 
 if TYPE_CHECKING:
     pass
@@ -48,7 +48,7 @@ class RunsScreen(Looking):
     def __init__(self, runs: Path, interval: float) -> None:
         super().__init__(interval)
         self._runs = runs
-        self._watched: dict[str, Watched] = {}
+        self._watched: dict[str, RunWatch] = {}
         """Runs that go on."""
         self._rows: dict[str, tuple[RunPaths, Status | None, str]] = {}
         self._order: list[str] = []
@@ -68,7 +68,7 @@ class RunsScreen(Looking):
         self._order = list(runs)
         new = [name for name in runs if name not in self._rows][:MOST_NEW]
         for name in [*new, *(name for name in self._watched if name in runs)]:
-            watched = self._watched.setdefault(name, Watched(runs[name]))
+            watched = self._watched.setdefault(name, RunWatch(runs[name]))
             status = watched.look()
             self._rows[name] = (runs[name], status, watched.flaws[-1] if watched.flaws else "")
             if status is not None and not status.state.live:
@@ -143,7 +143,7 @@ STAGES = "stages"
 MOST_KINDS = 200
 
 
-class RunScreen(WatchedScreen):
+class RunScreen(RunCommandScreen):
     """A run, as its files show it now."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -156,7 +156,7 @@ class RunScreen(WatchedScreen):
     ]
 
     def __init__(self, paths: RunPaths, interval: float) -> None:
-        super().__init__(Watched(paths), interval)
+        super().__init__(RunWatch(paths), interval)
         self._tab = "stages-tab"
         self._entry = STAGES
         self._time_left: str | None = None

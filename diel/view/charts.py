@@ -21,7 +21,7 @@ from diel.status.columns import printable, shorten
 from diel.status.run import Status
 from diel.status.stage import StageStatus, count_text, mean_text
 from diel.values import bare, format_duration, point_text
-from diel.view.watched import Watched
+from diel.view.run_watch import RunWatch
 
 MOST_CURVES = 12
 """Learning curves in one picture: the last ones of more."""
@@ -248,7 +248,7 @@ def stage_cells(stage: StageStatus, p95: float | None, width: int) -> list[Text]
     ]
 
 
-def task_row(watched: Watched, stage: str, index: int) -> Text:
+def task_row(watched: RunWatch, stage: str, index: int) -> Text:
     """Return the row of a task: `17  ▶ running  2.1s  attempt 2  depth=2.5, seed=1`."""
     history, status = watched.stage(stage), watched.status
     row = Text(f"{index:>{len(str(max(0, history.total - 1)))}}  ")
@@ -265,7 +265,7 @@ def task_row(watched: Watched, stage: str, index: int) -> Text:
     return row.append(point_text(watched.point(stage, index)), style="grey70")
 
 
-def running_lines(watched: Watched, width: int) -> list[str]:
+def running_lines(watched: RunWatch, width: int) -> list[str]:
     """Return what runs at this moment, by worker."""
     status, reader = watched.status, watched.reader
     if status is None or reader is None or not status.alive:

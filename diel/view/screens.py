@@ -34,7 +34,7 @@ from diel.states import TaskState
 from diel.status.stage import failure_lines
 from diel.values import format_duration, format_size, point_text
 from diel.view.charts import draw, harmless, metric_charts, state_text
-from diel.view.watched import Watched
+from diel.view.run_watch import RunWatch
 
 if TYPE_CHECKING:
     from diel.journal.records import Result
@@ -161,10 +161,10 @@ class AnswerScreen(ModalScreen[None]):
         yield Footer()
 
 
-class WatchedScreen(Looking):
+class RunCommandScreen(Looking):
     """A run, or a task of it, and commands on it."""
 
-    def __init__(self, watched: Watched, interval: float) -> None:
+    def __init__(self, watched: RunWatch, interval: float) -> None:
         super().__init__(interval)
         self.watched = watched
 
@@ -202,7 +202,7 @@ MOST_METRICS = 20_000
 CHART = 10
 
 
-class TaskScreen(WatchedScreen):
+class TaskScreen(RunCommandScreen):
     """A task of a run."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -212,11 +212,11 @@ class TaskScreen(WatchedScreen):
         Binding("q", "app.quit", "quit"),
     ]
 
-    def __init__(self, watched: Watched, stage: str, index: int, interval: float) -> None:
+    def __init__(self, watched: RunWatch, stage: str, index: int, interval: float) -> None:
         super().__init__(watched, interval)
         self.stage, self.index = stage, index
         self.named = f"{stage}/{index}"
-        self._followed = Followed(stage, index)
+        self._followed = TaskFiles(stage, index)
         self._news: list[tuple[str, str]] = []
         self._metrics: list[str] = []
         self._outputs = ""
@@ -322,7 +322,7 @@ MOST = 1 << 20
 """Bytes that one look reads at most; the next one goes on."""
 
 
-class Followed:
+class TaskFiles:
     """The files of a task's latest attempt. A worker moves them when the task ends; they stay open here."""
 
     def __init__(self, stage: str, index: int) -> None:

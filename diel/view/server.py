@@ -34,7 +34,7 @@ from diel.errors import MISTAKE, UsageError
 from diel.page.document import policy
 from diel.paths import RunPaths
 from diel.values import format_duration
-from diel.view.watched import LIVE, LivePage
+from diel.view.run_watch import LIVE, LivePage
 
 TURN = 0.5
 """Seconds in which the end of the terminal or of the time is noticed."""

@@ -9,7 +9,7 @@ import os
 import sys
 from socket import socket
 
-from diel.worker.tied import tie
+from diel.worker.die_with_parent import tie
 
 
 def main() -> None:

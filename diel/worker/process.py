@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from diel.artifacts import Artifacts, Changed, Values
+from diel.artifacts import Artifacts, FileChanged, Values
 from diel.attempt.block import limits_of, own_block, own_node, pin_gpus
 from diel.attempt.bundle import Bundle, BundleReport, Failure, Request, Work
 from diel.attempt.capture import Capture
 from diel.attempt.command import launch, made_files, made_values, run_command
 from diel.attempt.environment import surround
 from diel.attempt.function import call, call_apart
-from diel.attempt.line import SPENT, is_cut
+from diel.attempt.ipc import SPENT, is_cut
 from diel.attempt.reaper import OomKills, is_full, killer_of, message_of_mpiexec
 from diel.attempt.staging import Drain, disk_of, late_notes, open_drain, record_of, shard_environment, stage
 from diel.attempt.stream import held_to_streams, stream_environment
@@ -51,7 +51,7 @@ from diel.project.requests import ALL, fenced
 from diel.services.endpoint import variables
 from diel.staging.disk import Brought, StagingError, release
 from diel.states import FailureClass
-from diel.worker.spare import Spare
+from diel.worker.directory_pool import Spare
 
 if TYPE_CHECKING:
     from diel.journal import records
@@ -218,7 +218,7 @@ class Worker:
             return self._run_begun(attempt)
         except Failure as failure:
             return self._fail(attempt, _continued(work, failure))
-        except Changed as error:
+        except FileChanged as error:
             return self._fail(attempt, Failure(FailureClass.CHANGED, str(error)))
         except (OSError, JournalError) as error:
             return self._fail(attempt, Failure(FailureClass.NODE, f"{type(error).__name__}: {error}"))

@@ -18,10 +18,10 @@ import traceback
 from socket import recv_fds, socket
 from typing import NoReturn
 
-from diel.attempt.line import hold, receive, send
+from diel.attempt.ipc import hold, receive, send
 from diel.errors import DielError
+from diel.worker.die_with_parent import tie
 from diel.worker.process import begin, run_bundle
-from diel.worker.tied import tie
 
 
 class Server:

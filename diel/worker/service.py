@@ -22,8 +22,8 @@ from diel.attempt.addresses import interfaces
 from diel.attempt.bundle import Failure
 from diel.attempt.command import find_program, meaning, start, write_inputs
 from diel.attempt.function import write_call
+from diel.attempt.ipc import is_cut
 from diel.attempt.leftovers import end_left
-from diel.attempt.line import is_cut
 from diel.attempt.reaper import kill_marked, signal_group
 from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.carried import PYTHON
@@ -57,7 +57,7 @@ ANSWER = 5.0
 """Seconds to wait for an answer; one, while it starts."""
 LONGEST_PAUSE = 5.0
 """Seconds before a restart; the first comes after a tenth, and each pause is twice the last."""
-TIED = (*PYTHON, "-m", "diel.worker.tied")
+TIED = (*PYTHON, "-m", "diel.worker.die_with_parent")
 
 Note = Callable[["Record"], int]
 """Writes a record to the worker's segment."""

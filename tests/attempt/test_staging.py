@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from diel.attempt import extraction
-from diel.attempt.bundle import Bundle, Request, Staged, Staging, Work
+from diel.attempt.bundle import Bundle, Request, StagedTask, Staging, Work
 from diel.attempt.staging import Drain, open_drain
 from diel.attempt.watchdog import RunningAttempt
 from diel.errors import JournalError
@@ -149,7 +149,7 @@ def test_what_one_task_was_to_drain_is_not_the_next_ones(bench: Bench, tmp_path:
 def test_a_task_whose_inputs_could_not_be_staged_on_its_nodes_is_watched_all_the_same(
     bench: Bench, tmp_path: Path
 ) -> None:
-    staged = Staged((), {}, {}, ("sleep", "60"), {})
+    staged = StagedTask((), {}, {}, ("sleep", "60"), {})
     work = {"staging": Staging(Local(str(tmp_path)), ("false",)), "timeout": 0.5}
     told, failed = (
         record for _, record in bench.run([request(0, "sleep", "60", staged=staged)], **work).records

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from diel.blocks.asking import Agent, BlockQueued, BlockRefused, Heard, Silent
+from diel.blocks.requester import Agent, BlockQueued, BlockRefused, Heard, Silent
 from diel.scheduler import JobState, JobStatus, SchedulerBusy, SchedulerRefused
 from tests.pretend import Pretend
 

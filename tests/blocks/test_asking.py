@@ -7,25 +7,25 @@ from typing import Any
 
 import pytest
 
-from diel.blocks.asking import BlockAsking
 from diel.blocks.block import Block
+from diel.blocks.requester import BlockRequester
 from diel.blocks.script import block_job_name
 from diel.paths import RunPaths
 from diel.plan import Plan
 from diel.project.submission import job_prefix
 from diel.scheduler import JobState, Scheduler, scheduler_named
-from diel.scheduler.inside import Inside
+from diel.scheduler.allocation import Inside
 from diel.site import Shape
 from tests.pretend import Pretend
 
 WORK = Shape("cpu", 0, 4)
 
 
-def asking(plan: Plan, paths: RunPaths, scheduler: Scheduler | None = None, **pool: Any) -> BlockAsking:
+def asking(plan: Plan, paths: RunPaths, scheduler: Scheduler | None = None, **pool: Any) -> BlockRequester:
     """That of a controller, maybe with another pool on its site."""
     pools = {"cpu": plan.site.pools["cpu"].model_copy(update=pool)}
     site = plan.site.model_copy(update={"pools": pools})
-    return BlockAsking(plan._replace(site=site), paths, scheduler or scheduler_named("slurm"))
+    return BlockRequester(plan._replace(site=site), paths, scheduler or scheduler_named("slurm"))
 
 
 @pytest.fixture

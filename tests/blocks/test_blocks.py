@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from diel.attempt.bundle import Bundle, Work
-from diel.blocks.asking import BlockAsking
 from diel.blocks.block import Block, Outlook
 from diel.blocks.blocks import Blocks, Imports
+from diel.blocks.requester import BlockRequester
 from diel.check import check
 from diel.controller.start import create
 from diel.journal.segment import SegmentWriter, worker_segment_name
@@ -38,9 +38,9 @@ OTHER = Shape("cpu", 0, 8)
 @pytest.fixture
 def blocks(plan: Plan, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Blocks]:
     """Blocks whose bundles go nowhere."""
-    monkeypatch.setattr(BlockAsking, "submit", lambda self, shape, cores, bundle: Future())
-    monkeypatch.setattr(BlockAsking, "start", lambda self: None)
-    monkeypatch.setattr(BlockAsking, "ask", lambda self, block: "100")
+    monkeypatch.setattr(BlockRequester, "submit", lambda self, shape, cores, bundle: Future())
+    monkeypatch.setattr(BlockRequester, "start", lambda self: None)
+    monkeypatch.setattr(BlockRequester, "ask", lambda self, block: "100")
     paths = create(plan, workspace / "runs")
     lease, segment = take(paths)
     ledger = Ledger(paths, segment)
@@ -102,7 +102,7 @@ class Second:
         block = Block("1-0", WORK, 4, 3600.0, 0.0, 1, job=job, state=JobState.RUNNING)
         first.append({"event": "block", "time": 1.0, **block.record()}, {"event": "handover", "time": 2.0})
         paths.blocks.mkdir(parents=True)
-        paths.block_script("1-0").write_text(BlockAsking(plan, paths, self.scheduler)._script(block))
+        paths.block_script("1-0").write_text(BlockRequester(plan, paths, self.scheduler)._script(block))
         worker = SegmentWriter(paths.journal / worker_segment_name(1, "n1", 1))
         worker.append({"event": "worker", "host": "n1", "pid": 1, "block": "1-0", "node": "n1", "time": 1.0})
         lease, second = take(paths)
@@ -131,10 +131,10 @@ class Second:
 
 @pytest.fixture
 def second(plan: Plan, paths: RunPaths, monkeypatch: pytest.MonkeyPatch) -> Iterator[Second]:
-    monkeypatch.setattr(BlockAsking, "submit", lambda self, shape, cores, bundle: Future())
-    monkeypatch.setattr(BlockAsking, "renew", lambda self, block: block.job)
-    monkeypatch.setattr(BlockAsking, "ask", lambda self, block: "999")
-    monkeypatch.setattr(BlockAsking, "start", lambda self: None)
+    monkeypatch.setattr(BlockRequester, "submit", lambda self, shape, cores, bundle: Future())
+    monkeypatch.setattr(BlockRequester, "renew", lambda self, block: block.job)
+    monkeypatch.setattr(BlockRequester, "ask", lambda self, block: "999")
+    monkeypatch.setattr(BlockRequester, "start", lambda self: None)
     monkeypatch.setattr("diel.project.lease.is_alive", lambda lease, age: False)
     found = Second(plan, paths)
     yield found

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from diel.blocks.asking import Agent, BlockAsking, BlockQueued, BlockRefused, Heard, Silent
 from diel.blocks.block import Block
-from diel.blocks.blocks import BARREN, REFUSALS, Watching
+from diel.blocks.blocks import BARREN, REFUSALS, BlockMonitor
+from diel.blocks.requester import Agent, BlockQueued, BlockRefused, BlockRequester, Heard, Silent
 from diel.blocks.script import ATTENDED, NeverRuns
 from diel.errors import DielError
 from diel.executors import Load
@@ -35,9 +35,9 @@ class Watched:
         self.ledger.history.began = time.time() - 2 * ATTENDED
         self.blocks: dict[str, Block] = {}
         self.lost: list[Block] = []
-        self.asking = BlockAsking(plan, paths, Pretend())
+        self.asking = BlockRequester(plan, paths, Pretend())
         self.agent = Agent(Pretend(), 1000.0, dict)
-        self.watching = Watching(
+        self.watching = BlockMonitor(
             self.blocks, self.agent, self.asking, self.ledger, plan.site, self.lost.append
         )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from diel.comparison.comparison import Contrast, compare, comparison_document, comparison_lines
+from diel.comparison.comparison import RunDiff, compare, comparison_document, comparison_lines
 from diel.results import RunReader
 from tests.handmade import Handmade
 
@@ -34,7 +34,7 @@ def sweep(
     return run
 
 
-def compared(first: Handmade, second: Handmade) -> Contrast:
+def compared(first: Handmade, second: Handmade) -> RunDiff:
     return compare(RunReader(first.paths), RunReader(second.paths))
 
 

@@ -11,7 +11,7 @@ from diel.attempt.bundle import Request
 from diel.check import check
 from diel.controller.environment import make_environments
 from diel.controller.stages import Stages
-from diel.controller.warm import begin_searches
+from diel.controller.warm_start import begin_searches
 from diel.environments.prepared import prepared_text
 from diel.files import put
 from diel.journal.segment import SegmentWriter

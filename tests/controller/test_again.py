@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.controller.again import find_missing, find_outdated, write_again
+from diel.controller.invalidation import find_missing, find_outdated, write_again
 from diel.results import RunReader
 from tests.handmade import Handmade
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.controller.again import read_trials
+from diel.controller.invalidation import read_trials
 from diel.errors import UsageError
 from diel.results import RunReader
 from tests.searched import LOOP, MATERIALS, SEARCH, Searched, search

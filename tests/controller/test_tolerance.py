@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.controller.stopping import has_failed
+from diel.controller.stop_policy import has_failed
 from tests.controller.bench import Bench
 
 FLOW = """

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from diel.controller.warm import Begins, begin_searches
+from diel.controller.warm_start import WarmStart, begin_searches
 from diel.errors import UsageError
 from diel.load import load_text
 from tests.searched import MATERIALS, SEARCH, search
 
 
-def begins(folder: Path, warm: str, text: str = SEARCH, name: str = "w") -> Begins:
+def begins(folder: Path, warm: str, text: str = SEARCH, name: str = "w") -> WarmStart:
     text = text.replace("pruner: median", f"warm_start: {warm}")
     return begin_searches(load_text(f"diel: 1\nname: {name}\n{text}", Path("w.yaml")), folder, anew=False)
 

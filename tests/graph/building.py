@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from diel.graph import StageGraph, build
-from diel.spec import Flaw, Workflow
+from diel.spec import Violation, Workflow
 
 AXES: dict[str, Any] = {name: {"values": [1, 2]} for name in "abc"}
 
@@ -23,5 +23,5 @@ def built(stages: dict[str, Any], axes: dict[str, Any] | None = None, **more: An
     return graph
 
 
-def flaws_of(stages: dict[str, Any], axes: dict[str, Any] | None = None, **more: Any) -> list[Flaw]:
+def flaws_of(stages: dict[str, Any], axes: dict[str, Any] | None = None, **more: Any) -> list[Violation]:
     return build(workflow(stages, axes, **more))[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from diel.graph import Edge
-from diel.spec import Flaw
+from diel.spec import Violation
 from tests.graph.building import AXES, built, flaws_of
 
 REGISTRY = {"h": {"type": "float", "low": 0.0, "high": 1.0, "default": 0.5}}
@@ -19,7 +19,7 @@ def published(stages: dict[str, Any], axes: dict[str, Any] | None = None) -> dic
     return {edge.downstream: edge for edge in graph.edges if edge.published is not None}
 
 
-def flaws(stages: dict[str, Any], axes: dict[str, Any] | None = None) -> list[Flaw]:
+def flaws(stages: dict[str, Any], axes: dict[str, Any] | None = None) -> list[Violation]:
     return flaws_of(stages, axes, hyperparameters=REGISTRY)
 
 

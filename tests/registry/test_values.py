@@ -9,7 +9,7 @@ import pytest
 from diel.errors import SpecError, UsageError
 from diel.load import Document, load_text
 from diel.registry import Change, append_change, current, read_changes, resolve, typed
-from diel.spec import Flaws, Hyperparameter
+from diel.spec import Hyperparameter, Violations
 
 TEXT = """diel: 1
 name: test
@@ -196,5 +196,5 @@ def test_a_text_that_is_spelled_as_another_choice_is_set_and_shown_in_quotes() -
         "a": (str, "a"),
         '"a"': (str, "a"),
     }
-    with pytest.raises(Flaws, match='expected one of 1, "1", 2.5, true, "true", a, found'):
+    with pytest.raises(Violations, match='expected one of 1, "1", 2.5, true, "true", a, found'):
         typed(spec, "b")

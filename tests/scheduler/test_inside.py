@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from diel.scheduler import Job, JobState, JobStatus, SchedulerBusy, SchedulerRefused, scheduler_named
-from diel.scheduler import inside as module
-from diel.scheduler.inside import END, Inside, inside_here
+from diel.scheduler import allocation as module
+from diel.scheduler.allocation import END, Inside, inside_here
 from tests.descendants import alive
 from tests.throwaway import wait_for
 

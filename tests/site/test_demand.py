@@ -10,7 +10,7 @@ import pytest
 
 from diel.artifacts import Artifact
 from diel.load import load_text
-from diel.site import Misfit, Pool, Site
+from diel.site import Pool, Site, Unplaceable
 from diel.site.demand import Demand
 
 SITE = Site(
@@ -27,7 +27,7 @@ def demand(keys: str) -> Demand:
 
 
 def misfit(keys: str, **scope: Any) -> str:
-    with pytest.raises(Misfit) as error:
+    with pytest.raises(Unplaceable) as error:
         demand(keys).of(scope)
     return str(error.value)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from diel.spec import Flaws, Hyperparameter
+from diel.spec import Hyperparameter, Violations
 from diel.spec.hyperparameter import undrawable
 from tests.spec.flawed import flaws_of
 
@@ -42,7 +42,7 @@ def test_a_hyperparameter_keeps_a_value_of_its_type(given: dict[str, Any], value
     ],
 )
 def test_a_hyperparameter_refuses_what_does_not_fit(given: dict[str, Any], value: Any) -> None:
-    with pytest.raises(Flaws):
+    with pytest.raises(Violations):
         Hyperparameter.model_validate(given).accept(value)
 
 

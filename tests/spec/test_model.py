@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import AfterValidator, ValidationError
 
-from diel.spec import Flaw, Resources
+from diel.spec import Resources, Violation
 from diel.spec.model import Items, Label, Later, Size, SpecModel, Text, no_repeats, plain, quote, written_as
 from tests.spec.flawed import flaws_of
 
@@ -28,11 +28,11 @@ class Inner(SpecModel):
     def span(self) -> int:
         return self.high - self.low
 
-    def flaws(self) -> Iterator[Flaw]:
+    def flaws(self) -> Iterator[Violation]:
         if self.low > self.high:
-            yield Flaw("low is above high", "", ("low",))
+            yield Violation("low is above high", "", ("low",))
         if self.high < 0:
-            yield Flaw("high is below zero", "", ("high",))
+            yield Violation("high is below zero", "", ("high",))
 
 
 class Outer(SpecModel):

@@ -10,7 +10,7 @@ import pytest
 
 from diel.journal.segment import SegmentWriter
 from diel.project.runs import create_run
-from diel.tasks.keeping import Keeping, Readers, delete, reading
+from diel.tasks.artifact_gc import Keeping, Readers, delete, reading
 from tests.controller.bench import Bench
 from tests.record import as_record
 

@@ -129,7 +129,7 @@ def test_a_file_is_read_once_however_many_tasks_have_it(
     assert (len(read), made[0] == made[1] == made[2]) == (1, True)
     (tmp_path / "a").write_text("yy")
     with pytest.raises(
-        identity.Changed, match=r"files\.f: .*/a is not what it was when the run first read it"
+        identity.FileChanged, match=r"files\.f: .*/a is not what it was when the run first read it"
     ):
         files.digests({"files": files.paths({"n": "a"})})
 

@@ -16,8 +16,8 @@ from typing import Any
 import psutil
 import pytest
 
-from diel.view import watched
-from diel.view.watched import LivePage
+from diel.view import run_watch
+from diel.view.run_watch import LivePage
 from tests.handmade import GONE, Handmade
 from tests.throwaway import Project
 
@@ -174,7 +174,7 @@ def test_it_outlives_the_controller_and_says_so_and_ends_when_nobody_asks(tmp_pa
 def test_what_cannot_be_read_of_a_damaged_run_stands_above_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watched, "BRIEFLY", 30.0)
+    monkeypatch.setattr(run_watch, "BRIEFLY", 30.0)
     run = Handmade(tmp_path, STAGE, alive=True).stage("simulate", 1)
     run.work("start", "simulate", "zero").done("simulate", 0)  # type: ignore[arg-type]
     panels = LivePage(run.paths).delta(-1)["panels"]

@@ -12,9 +12,9 @@ import pytest
 
 from diel.page import panels
 from diel.page.panel import Entry, Text
-from diel.view import watched
+from diel.view import run_watch
+from diel.view.run_watch import LivePage
 from diel.view.server import Port, handler
-from diel.view.watched import LivePage
 from tests import browser
 from tests.handmade import Handmade
 
@@ -47,7 +47,7 @@ class Changing(LivePage):
 def test_an_open_page_follows_its_run_and_says_when_nobody_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watched, "REST", 0.0)
+    monkeypatch.setattr(run_watch, "REST", 0.0)
     run = Handmade(tmp_path, 'stages: {simulate: {command: ["true"]}}', alive=True).stage("simulate", 1)
     page, place = Changing(run), Port(0)
     with place.listen(handler(page, place)) as server:
@@ -74,8 +74,8 @@ def test_a_panel_that_takes_long_keeps_no_answer_back(
         made.wait(30)
         yield Text("slow at last")
 
-    monkeypatch.setattr(watched, "ENTRIES", (*panels.ENTRIES, Entry("slow", "Slow", slow)))
-    monkeypatch.setattr(watched, "BRIEFLY", 0.01)
+    monkeypatch.setattr(run_watch, "ENTRIES", (*panels.ENTRIES, Entry("slow", "Slow", slow)))
+    monkeypatch.setattr(run_watch, "BRIEFLY", 0.01)
     run = Handmade(tmp_path, 'stages: {simulate: {command: ["true"]}}', alive=True).stage("simulate", 1)
     page = LivePage(run.paths)
     while "stages" not in (names := [panel["name"] for panel in page.delta(-1)["panels"]]):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from diel.attempt.bundle import Bundle, BundleReport, Request, Work
-from diel.attempt.line import SPENT
+from diel.attempt.ipc import SPENT
 from diel.attempt.reaper import kill_marked, mark
 from diel.blocks.local import Pipes
 from diel.journal.records import Record

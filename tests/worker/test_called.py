@@ -35,7 +35,7 @@ def called(
     whole = Work("s", find("made", [folder / "modules"]), {}, None, (), 1, **work)
     context = Context(folder / "task", run_dir=folder, params=given.params)
     (folder / "call").write_bytes(pickle.dumps((whole, given, context)))
-    words = [*launcher, sys.executable, "-m", "diel.worker.called", str(folder / "call")]
+    words = [*launcher, sys.executable, "-m", "diel.worker.function_runner", str(folder / "call")]
     return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
 
 

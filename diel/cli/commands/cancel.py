@@ -31,7 +31,7 @@ CLEAR = 20.0
 PAUSE = 0.1
 
 
-class ToStop(NamedTuple):
+class StopTarget(NamedTuple):
     """A stage, or some of its tasks, to be stopped."""
 
     text: str
@@ -91,13 +91,13 @@ def command(words: tuple[str, ...], runs: Path, no_wait: bool) -> int:
     return _close(paths, reader, status)
 
 
-def _check(reader: Reader, named: Sequence[Target]) -> list[ToStop]:
+def _check(reader: Reader, named: Sequence[Target]) -> list[StopTarget]:
     """Find each stage and task in the run. Raise UsageError with the nearest name or value."""
     stops = []
     for target in named:
         if "/" not in target.word and not target.at:
             find_stage(reader, target.word)
-            stops.append(ToStop(target.word, target.word))
+            stops.append(StopTarget(target.word, target.word))
             continue
         from diel.results import RunReader  # reads the workflow, for the points
 
@@ -107,11 +107,11 @@ def _check(reader: Reader, named: Sequence[Target]) -> list[ToStop]:
             stage, index = find_task(reader, target.word)
             tasks = (index,)
         text = str(target) if len(tasks) > 1 else named_tasks(reader.paths, stage, tasks)[0]
-        stops.append(ToStop(text, stage, tasks))
+        stops.append(StopTarget(text, stage, tasks))
     return stops
 
 
-def _ask(paths: RunPaths, reader: Reader, stops: list[ToStop], *, no_wait: bool) -> None:
+def _ask(paths: RunPaths, reader: Reader, stops: list[StopTarget], *, no_wait: bool) -> None:
     what = ", ".join(stop.text for stop in stops) or paths.run_id
     try:
         ask_cancel(paths, [word for stop in stops for word in stop.words])

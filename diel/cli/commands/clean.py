@@ -17,7 +17,7 @@ from diel.cli.commands.status import size_of
 from diel.cli.options import duration, runs_option
 from diel.cli.target import complete_run
 from diel.controller.export import outlive
-from diel.controller.unneeded import drop, find_unneeded
+from diel.controller.unneeded_outputs import drop, find_unneeded
 from diel.environments.kept import remove_environment, unneeded_environments
 from diel.errors import DielError, UsageError, counted
 from diel.paths import RunPaths, here

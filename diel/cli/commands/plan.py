@@ -16,7 +16,7 @@ from diel.cli.options import Output, WorkflowOptions, json_option, sized_option,
 from diel.errors import UsageError, counted
 from diel.paths import RunPaths
 from diel.plan import Plan, StagePlan, make_plan, prepare
-from diel.project.run_file import Manner, Sizes
+from diel.project.run_file import RunOptions, Sizes
 from diel.project.runs import find_run
 from diel.project.submission import Home
 from diel.site import cores_of, memory_of, missing, nodes_of
@@ -74,7 +74,7 @@ def plan_to_start(
     dry_run: bool,
     sized_by: str | None,
     **options: Unpack[WorkflowOptions],
-) -> tuple[Plan, Manner]:
+) -> tuple[Plan, RunOptions]:
     """Return the plan of a new run, and its other options. With `dry_run` print the plan, and exit."""
     plan, sizes = plan_sized(options, sized_by)
     if dry_run:
@@ -166,7 +166,7 @@ def _scripts(plan: Plan, runs: Path) -> Iterator[Script]:
     from diel.blocks.script import block_job, node_script, planned
     from diel.controller.home import choose_home, controller_job
     from diel.scheduler import scheduler_named  # as above
-    from diel.scheduler.inside import Inside
+    from diel.scheduler.allocation import Inside
 
     paths = RunPaths((runs / f"{plan.workflow.name}-N").absolute())
     home, scheduler = choose_home(plan.site), scheduler_named(plan.site.scheduler)

@@ -13,13 +13,13 @@ from diel.artifacts import differences, files_of, text_of
 from diel.cli.options import PAGES, PATH, Output, json_option, output_option, put, put_page, runs_option
 from diel.cli.target import complete_run, point_of, run_and_rest, run_argument, targets, words_argument
 from diel.errors import DielError, UsageError, counted
+from diel.exporters import TOOLS, take_out
 from diel.files import reason
 from diel.paths import RunPaths
 from diel.project.runs import find_run
 from diel.results import RunReader, list_metrics, list_trials, list_usage, make_table, read, summarize
 from diel.results.rows import stage_and_output
 from diel.table import Listing, csv_text, render, write_parquet
-from diel.takeout import TOOLS, take_out
 from diel.tasks.results import artifact_home
 from diel.values import json_value
 

@@ -10,7 +10,7 @@ import click
 from diel.cli.commands.run import patience, tell
 from diel.cli.options import Output, fail_fast_option, json_option, runs_option
 from diel.cli.target import run_argument
-from diel.controller import again, start, versions
+from diel.controller import invalidation, start, versions
 from diel.controller.export import export_again
 from diel.controller.home import choose_home, persist, refuse_homeless, submit
 from diel.errors import DielError, UsageError, counted
@@ -95,14 +95,14 @@ def command(
     recorded = RunReader(paths)
     refuse_copied(paths)
     another, resting = _look(recorded, strict=bool(trials or recompute), update=update)
-    more = again.read_trials(recorded, trials) if trials else {}
+    more = invalidation.read_trials(recorded, trials) if trials else {}
     if more:
         refuse_driven(paths)
         had = {label: axis.size for label, axis in recorded.adaptive.items()}
         steps = [(label, had[label], trials) for label, trials in more.items() if trials > had[label]]
         start.change_run_file(paths, trials=(*recorded.run_file.trials, *steps))
         recorded = RunReader(paths)
-    if history.state is RunState.SUCCEEDED and not again.is_extended(recorded) and not another:
+    if history.state is RunState.SUCCEEDED and not invalidation.is_extended(recorded) and not another:
         exports = export_again(RunReader(paths)) if history.exports else 0
         what = f"{counted(exports, 'export')} put in place again" if exports else "there is nothing to do"
         click.echo(f"{paths.run_id} has succeeded: {what}", err=out.as_json)
@@ -139,7 +139,9 @@ def command(
     return tell(paths, plan, submission, out)
 
 
-def _look(run: RunReader, *, strict: bool, update: bool) -> tuple[list[versions.ChangedSource], again.Again]:
+def _look(
+    run: RunReader, *, strict: bool, update: bool
+) -> tuple[list[versions.ChangedSource], invalidation.Again]:
     """Look for what a run would read otherwise than when it began; nothing if no task is left to read it.
 
     With the tasks to compute again for an `update`. Raise UsageError where that would mix versions; `strict`
@@ -157,7 +159,7 @@ def _look(run: RunReader, *, strict: bool, update: bool) -> tuple[list[versions.
         every = changed = versions.differences(paths, run)
         axes = versions.changed_axes(run)
         if changed and not (update or strict):
-            again.find_missing(run)  # what runs again reads its files again
+            invalidation.find_missing(run)  # what runs again reads its files again
             changed = [difference for difference in changed if versions.is_unfinished(run, difference)]
     except DielError:
         return [], {}  # whatever it is: the controller meets it too
@@ -193,9 +195,9 @@ def _look(run: RunReader, *, strict: bool, update: bool) -> tuple[list[versions.
     return changed, rerun
 
 
-def _take_new(paths: RunPaths, another: list[versions.ChangedSource], resting: again.Again) -> None:
+def _take_new(paths: RunPaths, another: list[versions.ChangedSource], resting: invalidation.Again) -> None:
     if another:  # the tasks first: killed between the two, it is asked again
-        again.write_again(paths, read_run(paths).history.epoch, [resting])
+        invalidation.write_again(paths, read_run(paths).history.epoch, [resting])
         versions.update_sources(paths)
 
 
@@ -208,9 +210,10 @@ def _make_again(paths: RunPaths, *, suspect: bool) -> None:
     run = RunReader(paths)
     epoch = run.history.epoch
     try:
-        doubted, stays = again.find_suspect(run) if suspect else ({}, {})
-        (outdated, outputs), extended = again.find_outdated(run, doubted), again.find_extended(run)
-        missing, present = again.find_missing(run)  # what runs again reads its inputs again
+        doubted, stays = invalidation.find_suspect(run) if suspect else ({}, {})
+        outdated, outputs = invalidation.find_outdated(run, doubted)
+        extended = invalidation.find_extended(run)
+        missing, present = invalidation.find_missing(run)  # what runs again reads its inputs again
     except DielError:
         return  # whatever it is: the controller meets it too, and names the task
     early = "went on without what is still to come, and will run again too"
@@ -223,7 +226,7 @@ def _make_again(paths: RunPaths, *, suspect: bool) -> None:
         if rerun:
             click.echo(f"{paths.run_id}: {before}{_names(rerun)} {why}", err=True)
     if outdated or extended or missing:
-        again.write_again(paths, epoch, (outdated, extended, missing), stays, {**outputs, **present})
+        invalidation.write_again(paths, epoch, (outdated, extended, missing), stays, {**outputs, **present})
 
 
 def _take_back(paths: RunPaths, *, forced: bool) -> None:
@@ -248,5 +251,5 @@ def _take_back(paths: RunPaths, *, forced: bool) -> None:
     withdraw(paths, coming)
 
 
-def _names(rerun: again.Again) -> str:
+def _names(rerun: invalidation.Again) -> str:
     return ", ".join(f"{stage}/{tasks_text(ranges(tasks))}" for stage, tasks in rerun.items())

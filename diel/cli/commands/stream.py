@@ -34,7 +34,7 @@ _PROGRAM = "diel.program"
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-class Piping(click.Command):
+class PipeCommand(click.Command):
     """A command that can be followed by `--` and a program."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -134,7 +134,7 @@ rank_option = click.option(
 )
 
 
-@command.command("put", cls=Piping, short_help="Put items into a stream.")
+@command.command("put", cls=PipeCommand, short_help="Put items into a stream.")
 @click.argument("name")
 @click.argument("file", type=click.File("r", encoding="utf-8"), default="-")
 @click.option("--npy", type=click.Path(path_type=Path, exists=True), multiple=True, help="An array to put.")
@@ -225,7 +225,7 @@ def _arrays(files: tuple[Path, ...]) -> Iterator[Any]:
             raise UsageError(f"{path}: not an array in numpy's format: {error}") from error
 
 
-@command.command("get", cls=Piping, short_help="Print the items of a stream as they come.")
+@command.command("get", cls=PipeCommand, short_help="Print the items of a stream as they come.")
 @click.argument("name")
 @click.option("--count", type=click.IntRange(min=1), help="Stop after so many items; exit 1 if fewer come.")
 @click.option("--npy", type=click.Path(path_type=Path, file_okay=False), help="Write arrays to files here.")

@@ -22,14 +22,14 @@ Read = Callable[[Sequence[Any]], tuple[NDArray[Any], NDArray[Any]]]
 
 
 @dataclass(frozen=True)
-class Standardised:
+class Standardiser:
     """Makes inputs about as large as 1."""
 
     mean: float = 0.0
     deviation: float = 1.0
 
     @classmethod
-    def of(cls, inputs: NDArray[Any]) -> Standardised:
+    def of(cls, inputs: NDArray[Any]) -> Standardiser:
         """Scale by all numbers of an array; whole numbers that are no measurements should not be scaled.
 
         Raise ValueError where one is not finite.
@@ -41,7 +41,7 @@ class Standardised:
 
     def __call__(self, inputs: NDArray[Any]) -> NDArray[Any]:
         """Return the inputs, scaled; whole numbers stay whole where there is nothing to scale."""
-        if self == Standardised():
+        if self == Standardiser():
             return inputs
         done: NDArray[Any] = (np.asarray(inputs, dtype=np.float64) - self.mean) / self.deviation
         return done
@@ -77,7 +77,7 @@ class Samples:
     """Numbers that a network says of a sample, or of each of its sites."""
     classes: bool
     """Whether the targets are whole numbers, which name classes."""
-    scale: Standardised
+    scale: Standardiser
     read: Read
     """Inputs and targets of some items."""
 
@@ -91,7 +91,7 @@ class Samples:
             if not data or targets is not None:
                 raise ValueError("data: expected one .npy beside `targets`, or .npz files that hold both")
             inputs, labels = _checked(*read_file(data[0]))
-            scale = Standardised()
+            scale = Standardiser()
             items: Sequence[Any] = data
             rows = len(inputs)
             read: Read = partial(read_files, rows=rows)
@@ -101,7 +101,7 @@ class Samples:
             inputs, labels = _checked(*(np.load(path, mmap_mode="r") for path in (data, targets)))
             if len(inputs) != len(labels):
                 raise ValueError(f"data has {len(inputs)} rows, and targets {len(labels)}")
-            scale = Standardised.of(inputs) if standardise else Standardised()
+            scale = Standardiser.of(inputs) if standardise else Standardiser()
             items, rows, read = range(len(inputs)), 1, lambda some: (scale(inputs[some]), labels[some])
         classes = bool(np.issubdtype(labels.dtype, np.integer))
         shape = tuple(inputs.shape[1:])

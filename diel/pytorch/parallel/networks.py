@@ -209,7 +209,7 @@ class ChannelsLast(nn.Module):
         return x.unsqueeze(-1) if x.ndim == 3 else x.movedim(1, -1)
 
 
-class Down(nn.Module):
+class DownStep(nn.Module):
     """A step down of a U-Net: the coarser field, then the finer ones, which wait for their step up."""
 
     def __init__(self, channels: int) -> None:
@@ -222,7 +222,7 @@ class Down(nn.Module):
         return self.coarser(x), x, *waiting
 
 
-class Up(nn.Module):
+class UpStep(nn.Module):
     """A step up of a U-Net: joins the coarser field with the finer one of its size."""
 
     def __init__(self, channels: int) -> None:
@@ -315,9 +315,9 @@ def unet(inputs: tuple[int, ...], outputs: int, width: int = 16, depth: int = 2)
     return Chain(
         ChannelsLast(),
         Patches(channels, width, 1),
-        *(Down(size) for size in widths),
+        *(DownStep(size) for size in widths),
         Middle(width * 2**depth),
-        *(Up(size) for size in reversed(widths)),
+        *(UpStep(size) for size in reversed(widths)),
         nn.Linear(width, outputs),
         ChannelsLast(back=True),
     )

@@ -107,7 +107,7 @@ def train(
     """
     run = _Run(placed, settings, context, Advance(scaler=scaler), save_every)
     run.restore(start)
-    course, times, meter = run.course, [], Measured()
+    course, times, meter = run.course, [], StepMeter()
     first = course.step
     with seeded(settings.seed):
         while course.step < settings.epochs:
@@ -239,7 +239,7 @@ class _Run:
         save(folder, self.placed, self.optimizer, asdict(self.course))
 
 
-class Measured(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class StepMeter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A context that sees each operation of a step, from the outside of autograd and collectives alike.
 
     So it counts what the step does, and not what a formula says; the same on CPUs and GPUs. It slows the

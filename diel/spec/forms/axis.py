@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from diel.errors import counted
 from diel.files import replacing
 from diel.spec.hyperparameter import Hyperparameter
-from diel.spec.model import Flaw
+from diel.spec.model import Violation
 
 
 @dataclass(frozen=True)
@@ -241,10 +241,10 @@ class Axis:
         """Return the reason why a word cannot pick among the points of this axis; None if it can."""
         return None
 
-    def registry_flaws(self, registry: Known) -> Iterator[Flaw]:
+    def registry_flaws(self, registry: Known) -> Iterator[Violation]:
         """Yield hyperparameters that it names but that do not exist, or cannot be drawn."""
         yield from ()
 
-    def space_flaws(self, registry: Known) -> Iterator[Flaw]:
+    def space_flaws(self, registry: Known) -> Iterator[Violation]:
         """Yield hyperparameters that exist but that it cannot draw in its own way."""
         yield from ()

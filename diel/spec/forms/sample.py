@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 from diel.errors import DielError
 from diel.spec.forms.axis import Axis, Known, Points, bare
 from diel.spec.hyperparameter import undrawable
-from diel.spec.model import Flaw, Label, Number, SpecModel, Unique, optional, quote, refuse
+from diel.spec.model import Label, Number, SpecModel, Unique, Violation, optional, quote, refuse
 from diel.values import as_float
 
 MAX_SAMPLES = 10_000_000
@@ -26,17 +26,17 @@ class SampleRange(SpecModel):
     log: bool = optional("Whether to draw on a logarithmic scale.", False)
     type: Literal["int", "float"] = optional("Type of the values drawn.", "float")
 
-    def flaws(self) -> Iterator[Flaw]:
+    def flaws(self) -> Iterator[Violation]:
         for word in ("low", "high"):
             if not math.isfinite(as_float(getattr(self, word))):
-                yield Flaw("expected a finite number, found one beyond a double", "", (word,))
+                yield Violation("expected a finite number, found one beyond a double", "", (word,))
                 return
         if not self.low < self.high:
-            yield Flaw(f"expected low < high, found low {self.low} and high {self.high}", "", ("low",))
+            yield Violation(f"expected low < high, found low {self.low} and high {self.high}", "", ("low",))
         elif self.log and self.low <= 0:
-            yield Flaw(f"a logarithmic scale needs low > 0, found {self.low}", "", ("low",))
+            yield Violation(f"a logarithmic scale needs low > 0, found {self.low}", "", ("low",))
         elif self.type == "int" and math.ceil(self.low) > math.floor(self.high):
-            yield Flaw(f"no whole number lies between {self.low} and {self.high}", "", ("low",))
+            yield Violation(f"no whole number lies between {self.low} and {self.high}", "", ("low",))
 
 
 def _list_or_ranges(value: Any) -> Any:
@@ -74,12 +74,12 @@ class Sample(SpecModel, Axis):
     def size(self, registry: Known) -> int:
         return self.points
 
-    def registry_flaws(self, registry: Known) -> Iterator[Flaw]:
+    def registry_flaws(self, registry: Known) -> Iterator[Violation]:
         names = self.parameters if isinstance(self.parameters, tuple) else ()
         flaws = list(undrawable(registry, names, numbers=True))
         yield from flaws
         for place, drawn in enumerate(self._ranges(registry) if not flaws else ()):
-            yield from (Flaw(flaw.message, flaw.hint, ("parameters", place)) for flaw in drawn.flaws())
+            yield from (Violation(flaw.message, flaw.hint, ("parameters", place)) for flaw in drawn.flaws())
 
     def points_of(self, label: str, registry: Known, folder: Path) -> Points:
         ranges = list(self._ranges(registry))

@@ -16,14 +16,14 @@ from diel.spec.forms.loop import Judged, is_count
 from diel.spec.hyperparameter import Condition, Hyperparameter, undrawable
 from diel.spec.model import (
     MAX_POINTS,
-    Flaw,
-    Flaws,
     Items,
     Json,
     Limit,
     Number,
     SpecModel,
     Text,
+    Violation,
+    Violations,
     no_repeats,
     optional,
     quote,
@@ -39,12 +39,12 @@ class Named(SpecModel):
 
     name: str
 
-    def flaws(self) -> Iterator[Flaw]:
+    def flaws(self) -> Iterator[Violation]:
         for word in type(self).model_fields:
             takers = [name for name, words in self.options.items() if word in words]
             if takers and self.name not in takers and getattr(self, word) is not None:
                 why = f"it goes with {' and '.join(takers)}"
-                yield Flaw(f"`{word}` means nothing here: {why}", "drop it", (word,))
+                yield Violation(f"`{word}` means nothing here: {why}", "drop it", (word,))
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -126,13 +126,13 @@ class Sampler(Named):
     factor: float | None = optional("By what these multiply or divide its hyperparameters.", gt=1, le=1000)
     resample: float | None = optional("How often they draw one anew instead.", ge=0, le=1)
 
-    def flaws(self) -> Iterator[Flaw]:
+    def flaws(self) -> Iterator[Violation]:
         yield from super().flaws()
         ways = [word for word in self.options["cmaes"] if getattr(self, word)]
         if len(ways) > 1:
-            yield Flaw(f"cmaes cannot do {' and '.join(ways)} together", "drop one of them", (ways[1],))
+            yield Violation(f"cmaes cannot do {' and '.join(ways)} together", "drop one of them", (ways[1],))
         if self.group and self.multivariate is False:
-            yield Flaw("`group` needs `multivariate`", "write multivariate: true", ("group",))
+            yield Violation("`group` needs `multivariate`", "write multivariate: true", ("group",))
 
 
 SamplerOrName = Annotated[Sampler, or_name(Sampler, samplers, "nsga2, or {name: tpe, multivariate: true}")]
@@ -163,13 +163,13 @@ class Pruner(Named):
     reduction_factor: int | None = optional("One of so many trials goes on at each rung.", ge=2)
     min_early_stopping_rate: int | None = optional("Rungs that are left out at the beginning.", ge=0)
 
-    def flaws(self) -> Iterator[Flaw]:
+    def flaws(self) -> Iterator[Violation]:
         yield from super().flaws()
         if self.name == "percentile" and self.percentile is None:
-            yield Flaw("percentile needs `percentile`", "write percentile: 25 for the best quarter")
+            yield Violation("percentile needs `percentile`", "write percentile: 25 for the best quarter")
         if (self.max_resource or math.inf) < (least := self.min_resource or 1):
             message = f"max_resource {self.max_resource} is below min_resource {least}"
-            yield Flaw(message, "a whole trial has at least the steps that each may do")
+            yield Violation(message, "a whole trial has at least the steps that each may do")
 
 
 PrunerOrName = Annotated[
@@ -368,43 +368,43 @@ class Search(SpecModel, Judged):
             return f"'{label}' has several objectives, so no single best trial"
         return f"'{label}' has one objective, so one best trial"
 
-    def registry_flaws(self, registry: Known) -> Iterator[Flaw]:
+    def registry_flaws(self, registry: Known) -> Iterator[Violation]:
         return undrawable(registry, self.parameters)
 
-    def space_flaws(self, registry: Known) -> Iterator[Flaw]:
+    def space_flaws(self, registry: Known) -> Iterator[Violation]:
         if self.sampler.name == "grid":
             for number, name in enumerate(self.parameters):
                 if registry[name].listed is None:
                     message = f"a grid cannot list the values of '{name}'"
-                    yield Flaw(message, _listing(registry[name]), ("parameters", number))
+                    yield Violation(message, _listing(registry[name]), ("parameters", number))
         if self.sampler.name == "cmaes":
             numbers = [name for name in self.parameters if registry[name].type in ("int", "float")]
             if len(numbers) < _PLANE:
                 message = f"cmaes needs at least two numbers to vary, found {', '.join(numbers) or 'none'}"
-                yield Flaw(message, "tpe, gp and random take any hyperparameters", ("sampler",))
+                yield Violation(message, "tpe, gp and random take any hyperparameters", ("sampler",))
         for place, point in enumerate(self.enqueue or ()):
             for name, value in point.items():
                 for flaw in self._value_flaws(registry, name, value):
                     yield flaw._replace(key=("enqueue", place, name))
 
-    def _value_flaws(self, registry: Known, name: str, value: Any) -> Iterator[Flaw]:
+    def _value_flaws(self, registry: Known, name: str, value: Any) -> Iterator[Violation]:
         """Yield the flaws of a value to try first."""
         if name not in self.parameters:
             hint = did_you_mean(name, self.parameters) or f"they are {', '.join(self.parameters)}"
-            yield Flaw(f"'{name}' is none of the search's `parameters`", hint, at_key=True)
+            yield Violation(f"'{name}' is none of the search's `parameters`", hint, at_key=True)
             return
         spec = registry[name]
         try:
             accepted = spec.accept(value)
-        except Flaws as error:
+        except Violations as error:
             yield from error.flaws
             return
         if spec.step is not None and spec.low is not None:
             steps = (accepted - spec.low) / spec.step
             if abs(steps - round(steps)) > 1e-9:
-                yield Flaw(f"expected {spec.low} and steps of {spec.step}, found {quote(value)}")
+                yield Violation(f"expected {spec.low} and steps of {spec.step}, found {quote(value)}")
 
-    def flaws(self) -> Iterator[Flaw]:
+    def flaws(self) -> Iterator[Violation]:
         yield from self._objective_flaws()
         yield from self._trial_flaws()
         sampler = self.sampler.name
@@ -419,50 +419,58 @@ class Search(SpecModel, Judged):
         }
         for word, (fits, why) in fitting.items():
             if getattr(self, word) is not None and not fits:
-                yield Flaw(f"`{word}` means nothing here: {why}", "drop it", (word,))
+                yield Violation(f"`{word}` means nothing here: {why}", "drop it", (word,))
         if sampler == "pbt" and self.prunes:
-            yield Flaw("a pruner means nothing here: pbt gives bad trials up itself", "drop it", ("pruner",))
+            yield Violation(
+                "a pruner means nothing here: pbt gives bad trials up itself", "drop it", ("pruner",)
+            )
         if sampler == "pbt" and self.parallel > (self.population or DEFAULT_POPULATION):
             hint = "a member does one trial after the other: let `parallel` be at most `population`"
-            yield Flaw(f"{self.parallel} trials at a time are more than its members", hint, ("parallel",))
+            yield Violation(
+                f"{self.parallel} trials at a time are more than its members", hint, ("parallel",)
+            )
         if self.warm_start is not None and sampler not in _LEARNERS and not foreign:
             hint = f"write sampler: tpe, or drop it: {sampler} learns nothing from trials of others"
-            yield Flaw("`warm_start` goes with tpe, gp and cmaes", hint, ("warm_start",))
+            yield Violation("`warm_start` goes with tpe, gp and cmaes", hint, ("warm_start",))
         if self.trials is None and self.sampler.name != "grid":
-            yield Flaw("a search needs `trials`, the most that it may run", "write trials: 50")
+            yield Violation("a search needs `trials`, the most that it may run", "write trials: 50")
 
-    def _trial_flaws(self) -> Iterator[Flaw]:
+    def _trial_flaws(self) -> Iterator[Violation]:
         """Yield the flaws of the points to try first, and of the bounds on the best trial."""
         if self.trials is not None and len(self.enqueue or ()) > self.trials:
             many = counted(len(self.enqueue or ()), "point")
-            yield Flaw(f"{many} to try first are more than the {self.trials} trials", "", ("enqueue",))
+            yield Violation(f"{many} to try first are more than the {self.trials} trials", "", ("enqueue",))
         for place, point in enumerate(self.enqueue or ()):
             if not point:
-                yield Flaw("a point without a hyperparameter", "for instance {x: 0.5}", ("enqueue", place))
+                yield Violation(
+                    "a point without a hyperparameter", "for instance {x: 0.5}", ("enqueue", place)
+                )
         sampler = self.sampler.name
         if self.enqueue is not None and (sampler not in SAMPLERS or sampler in ("grid", "pbt")):
             why = "a grid has all its points" if sampler == "grid" else "it goes with Optuna's samplers"
-            yield Flaw(f"`enqueue` means nothing here: {why}", "drop it", ("enqueue",))
+            yield Violation(f"`enqueue` means nothing here: {why}", "drop it", ("enqueue",))
         for place, text in enumerate(self.constraints or ()):
             bound = _BOUND.fullmatch(text)
             if bound is None or not isfinite(float(bound[3])):
                 hint = "for instance constraints: [train.parameters <= 10000]"
-                yield Flaw(f"expected STAGE.VALUE <= NUMBER, found {text!r}", hint, ("constraints", place))
+                yield Violation(
+                    f"expected STAGE.VALUE <= NUMBER, found {text!r}", hint, ("constraints", place)
+                )
 
-    def _objective_flaws(self) -> Iterator[Flaw]:
+    def _objective_flaws(self) -> Iterator[Violation]:
         names = [reference for reference, _ in self.objectives]
         if not names:
             hint = "write minimize: STAGE.VALUE or maximize: STAGE.VALUE"
-            yield Flaw("a search needs a goal", hint)
+            yield Violation("a search needs a goal", hint)
         for name in sorted({name for name in names if names.count(name) > 1}):
             word = "minimize" if (name, True) in self.objectives else "maximize"
-            yield Flaw(f"'{name}' is an objective twice", "drop one of them", (word,))
+            yield Violation(f"'{name}' is an objective twice", "drop one of them", (word,))
         if len(names) > 1 and self.prunes:
             hint = "drop the pruner: no trial of several objectives is bad before its end"
-            yield Flaw("a pruner goes with one objective", hint, ("pruner",))
+            yield Violation("a pruner goes with one objective", hint, ("pruner",))
         if len(names) > 1 and self.sampler.name in ("cmaes", "pbt"):
             hint = "nsga2, tpe, gp, random, qmc and grid take several"
-            yield Flaw(f"{self.sampler.name} takes one objective", hint, ("sampler",))
+            yield Violation(f"{self.sampler.name} takes one objective", hint, ("sampler",))
 
 
 def _listing(spec: Hyperparameter) -> str:

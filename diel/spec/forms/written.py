@@ -16,14 +16,14 @@ from diel.spec.forms.sample import Sample
 from diel.spec.forms.search import Search
 from diel.spec.model import (
     MAX_POINTS,
-    Flaw,
-    Flaws,
     Items,
     Json,
     Label,
     Later,
     Number,
     SpecModel,
+    Violation,
+    Violations,
     filled,
     optional,
     quote,
@@ -91,15 +91,15 @@ def _spaced(value: Any) -> Any:
     for place, word in enumerate(("first", "last")):
         end = value[place]
         if isinstance(end, bool) or not isinstance(end, int | float) or not math.isfinite(end):
-            flaws.append(Flaw(f"{word}: expected a number, found {quote(end)}", "", (place,)))
+            flaws.append(Violation(f"{word}: expected a number, found {quote(end)}", "", (place,)))
     count = value[2]
     if isinstance(count, bool) or not isinstance(count, int):
         hint = "the third entry is how many points there are, not the distance between them"
-        flaws.append(Flaw(f"count: expected a whole number, found {quote(count)}", hint, (2,)))
+        flaws.append(Violation(f"count: expected a whole number, found {quote(count)}", hint, (2,)))
     elif not 1 <= count <= MAX_POINTS:
-        flaws.append(Flaw(f"count: expected 1 to {MAX_POINTS} points, found {count}", "", (2,)))
+        flaws.append(Violation(f"count: expected 1 to {MAX_POINTS} points, found {count}", "", (2,)))
     if flaws:
-        raise Flaws(*flaws)
+        raise Violations(*flaws)
     if count > 1 and value[0] == value[1]:
         raise refuse(f"{count} points, and all of them the same", f"write values: [{value[0]}]")
     return value
@@ -110,12 +110,12 @@ def _exponents(value: tuple[float, float, int]) -> tuple[float, float, int]:
     first, last, count = value
     hint = "logspace takes exponents of ten, -308 to 308"
     flaws = [
-        Flaw(f"10 to the power {end} is beyond a double", hint, (place,))
+        Violation(f"10 to the power {end} is beyond a double", hint, (place,))
         for place, end in enumerate((first, last))
         if abs(end) > 308
     ]
     if flaws:
-        raise Flaws(*flaws)
+        raise Violations(*flaws)
     if count > 1 and 10 ** abs(last - first) < 2:
         meant = ""
         if first > 0 and last > 0:
@@ -137,9 +137,9 @@ def _python_range(value: Any) -> Any:
         if isinstance(bound, bool) or not isinstance(bound, int):
             hint = "range takes whole numbers only; linspace: [first, last, count] takes any"
             key = (place,) if isinstance(value, list | tuple) else ()
-            flaws.append(Flaw(f"expected a whole number, found {quote(bound)}", hint, key))
+            flaws.append(Violation(f"expected a whole number, found {quote(bound)}", hint, key))
     if flaws:
-        raise Flaws(*flaws)
+        raise Violations(*flaws)
     if bounds[2:] == [0]:
         raise refuse("a step of 0 never ends", "write a step such as 1", 2)
     numbers = range(*bounds)
@@ -197,12 +197,14 @@ class StaticForm(SpecModel):
             raise refuse(f"expected one of the forms of an axis, found {quote(value)}", hint)
         return value
 
-    def flaws(self) -> Iterator[Flaw]:
+    def flaws(self) -> Iterator[Violation]:
         forms = [form for form, field in self.forms().items() if getattr(self, field) is not None]
         if len(forms) > 1:
-            yield Flaw(f"expected one form, found {' and '.join(forms)}", "drop all but one", (forms[1],))
+            yield Violation(
+                f"expected one form, found {' and '.join(forms)}", "drop all but one", (forms[1],)
+            )
         if not forms:
-            yield Flaw("found none of the forms of an axis", self._hint())
+            yield Violation("found none of the forms of an axis", self._hint())
 
     @classmethod
     def forms(cls) -> dict[str, str]:
@@ -266,13 +268,15 @@ class AxisForm(StaticForm):
         form = self.file or self.sample or self.search or self.loop
         return Inline((self.sequence,)) if form is None else form
 
-    def flaws(self) -> Iterator[Flaw]:
+    def flaws(self) -> Iterator[Violation]:
         wrong = [*super().flaws()]
         yield from wrong
         lengths = {name: len(sequence_of(column)) for name, column in (self.zip or {}).items()}
         if len(set(lengths.values())) > 1 and not wrong:
             listed = ", ".join(f"{name} has {count}" for name, count in lengths.items())
-            yield Flaw(f"the lists differ in length: {listed}", "a zip takes one value of each", ("zip",))
+            yield Violation(
+                f"the lists differ in length: {listed}", "a zip takes one value of each", ("zip",)
+            )
         elif self.columns is not None and self.source is None and not wrong:
             hint = "write file: {path: FILE, columns: [...]}" if self.file is not None else "drop it"
-            yield Flaw("`columns` goes with `from`", hint, ("columns",))
+            yield Violation("`columns` goes with `from`", hint, ("columns",))

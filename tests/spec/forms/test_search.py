@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from diel.spec import AxisForm, Flaws, Hyperparameter, Loop, Search
+from diel.spec import AxisForm, Hyperparameter, Loop, Search, Violations
 
 GOOD: dict[str, Any] = {"trials": 8, "minimize": "train.loss", "parameters": ["hidden"]}
 ANYTHING = st.recursive(
@@ -82,7 +82,7 @@ def test_what_is_no_expression_cannot_end_anything(model: type[Any], until: obje
     with pytest.raises(ValidationError) as caught:
         model.model_validate({**start, "until": until})
     flaws = caught.value.errors()[0]["ctx"]["error"]
-    assert isinstance(flaws, Flaws)
+    assert isinstance(flaws, Violations)
     assert flaws.flaws[0].message.startswith("expected an expression")
 
 

@@ -20,7 +20,7 @@ from diel.project.run_file import read_run_file
 from diel.project.runs import all_runs, find_run
 from diel.registry import Change, append_change, read_current, typed
 from diel.results import RunReader
-from diel.spec import Flaws, Workflow
+from diel.spec import Violations, Workflow
 from diel.states import TrialState
 from diel.status.axis import CourseStatus, trial_document
 from diel.table import shown
@@ -110,7 +110,7 @@ def _value(name: str, text: str, workflows: Sequence[ProjectWorkflow]) -> Any:
             if where == workflows[0][0]:
                 value = typed(hyperparameter, text)
             hyperparameter.accept(value)
-        except Flaws as error:
+        except Violations as error:
             flaw = error.flaws[0]
             hint = f"\n    {flaw.hint}" if flaw.hint else ""
             by = f"by workflow '{workflow.name}' ({where})"
@@ -240,7 +240,7 @@ def _misfits(runs: Path, change: Change) -> list[str]:
             try:
                 if name in workflow.hyperparameters:
                     workflow.hyperparameters[name].accept(value)
-            except Flaws as error:
+            except Violations as error:
                 why = error.flaws[0].message
                 misfits.append(f"hp.{name} does not fit workflow '{workflow.name}' ({where}): {why}")
     return misfits

@@ -15,9 +15,9 @@ from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from diel.errors import UsageError, counted
+from diel.exporters import TaskOutcome, left_out, ran
 from diel.results import RunReader
 from diel.results.metrics import Curve, curves
-from diel.takeout import Ran, left_out, ran
 from diel.values import is_finite
 
 
@@ -39,7 +39,9 @@ def write(run: RunReader, into: Path, target: Path) -> list[str]:
     return [f"{counted(written, 'task')} with {points:,} numbers", *left_out(run, tasks)]
 
 
-def _scalars(task: Ran | None, reported: Mapping[str, Curve]) -> Iterator[tuple[str, int, float, float]]:
+def _scalars(
+    task: TaskOutcome | None, reported: Mapping[str, Curve]
+) -> Iterator[tuple[str, int, float, float]]:
     """Name, step, value and time of each number: of what was reported, then, at its last step, of results."""
     ended = 0.0 if task is None else task.ended or 0.0
     last = max((step for curve in reported.values() for step in curve), default=0)
@@ -55,7 +57,7 @@ def _write_one(
     run: RunReader,
     folder: Path,
     key: tuple[str, int],
-    task: Ran | None,
+    task: TaskOutcome | None,
     scalars: list[tuple[str, int, float, float]],
 ) -> None:
     writer = EventFileWriter(str(folder))

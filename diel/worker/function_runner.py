@@ -1,4 +1,4 @@
-"""A Python module in processes of its own: `python -m diel.worker.called CALL`.
+"""A Python module in processes of its own: `python -m diel.worker.function_runner CALL`.
 
 These are the ranks of a task (`mpiexec -n 2 python -m …`), a service, or a task in an environment.
 """

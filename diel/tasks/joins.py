@@ -130,7 +130,7 @@ class Shortage(NamedTuple):
     text: str
 
 
-class Meeting:
+class GatherJoin:
     """The gathers of one stage that meet in each of its tasks."""
 
     def __init__(self, links: Iterable[Link]) -> None:

@@ -19,10 +19,10 @@ from mlflow.entities import Metric, Param
 from mlflow.tracking import MlflowClient
 
 from diel.errors import counted
+from diel.exporters import Key, TaskOutcome, hasten, left_out, ran
 from diel.results import RunReader
 from diel.results.metrics import Curve, curves, searches, trials_of
 from diel.states import RunState, TaskState
-from diel.takeout import Key, Ran, hasten, left_out, ran
 from diel.terms import SIMULATED
 from diel.values import is_finite
 
@@ -98,7 +98,7 @@ def _whole(run: RunReader) -> MlflowRun:
     return MlflowRun(file.run, file.hyperparameters, [], file.created, history.ended, status, {}, tags)
 
 
-def _entries(run: RunReader, tasks: Mapping[Key, Ran | None]) -> Iterator[MlflowRun]:
+def _entries(run: RunReader, tasks: Mapping[Key, TaskOutcome | None]) -> Iterator[MlflowRun]:
     """Yield a run for each trial, with all its tasks, then a run for each other task."""
     by_trial: dict[tuple[str, tuple[int, ...], int], list[Key]] = {}
     rest: list[Key] = []
@@ -161,7 +161,7 @@ def _end(client: MlflowClient, run_id: str, entry: MlflowRun) -> None:
 def _metrics(
     run: RunReader,
     entry: MlflowRun,
-    tasks: Mapping[Key, Ran],
+    tasks: Mapping[Key, TaskOutcome],
     reported: Mapping[str, Mapping[int, Mapping[str, Curve]]],
 ) -> Iterator[Metric]:
     """Yield curves and values of tasks as STAGE.METRIC, with an index where there are several tasks."""
@@ -184,7 +184,7 @@ def _metrics(
         yield Metric(_name(f"objective/{name}"), score, _ms(entry.ended or entry.began), 0)
 
 
-def _copy(run: RunReader, tasks: Iterable[Ran], folder: Path) -> None:
+def _copy(run: RunReader, tasks: Iterable[TaskOutcome], folder: Path) -> None:
     for task in tasks:
         for output, file in task.files(run.paths.root):
             target = folder / task.stage / str(task.number) / output / Path(file).name

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from diel.errors import UsageError
+from diel.exporters import take_out
 from diel.results import RunReader
-from diel.takeout import take_out
 from tests.handmade import Handmade
 from tests.searched import search
 

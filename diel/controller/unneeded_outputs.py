@@ -13,7 +13,7 @@ from diel.artifacts import files_of
 from diel.journal.segment import SegmentWriter, worker_segment_name
 from diel.paths import RunPaths
 from diel.results import RunReader
-from diel.tasks.keeping import Place, Readers, delete, dropped_record, own_files, reading
+from diel.tasks.artifact_gc import Place, Readers, delete, dropped_record, own_files, reading
 
 if TYPE_CHECKING:
     from diel.journal.records import Made

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from diel.axes.adaptive import Searched
+from diel.axes.adaptive import SearchAxis
 from diel.errors import DielError, SpecError, UsageError
 from diel.files import put
 from diel.journal.axis_history import Context
@@ -30,7 +30,7 @@ Earlier = dict[str, list[dict[str, Any]]]
 _Place = tuple[Context, int]
 
 
-class Begins(NamedTuple):
+class WarmStart(NamedTuple):
     """What the searches of a new run begin with."""
 
     seeds: dict[str, int]
@@ -43,7 +43,7 @@ class Begins(NamedTuple):
             put(paths.earlier(label), json.dumps(trials))
 
 
-def begin_searches(document: Document, runs: Path, *, anew: bool) -> Begins:
+def begin_searches(document: Document, runs: Path, *, anew: bool) -> WarmStart:
     """Return seeds of searches, and what those with `warm_start` are told. Raise SpecError."""
     workflow, earlier = document.spec, Earlier()
     for label, axis in workflow.axes.items():
@@ -59,7 +59,7 @@ def begin_searches(document: Document, runs: Path, *, anew: bool) -> Begins:
                 raise SpecError(
                     [document.problem(("axes", label, "search", "warm_start"), str(error))]
                 ) from error
-    return Begins(draw_seeds(workflow, runs, anew=anew), earlier)
+    return WarmStart(draw_seeds(workflow, runs, anew=anew), earlier)
 
 
 def _find_earlier(workflow: Workflow, axis: Search, name: str, runs: Path) -> list[dict[str, Any]]:
@@ -79,7 +79,7 @@ def _asked(workflow: Workflow, name: str, runs: Path) -> Iterator[RunReader]:
 def _trials(run: RunReader, search: Search) -> Iterator[dict[str, Any]]:
     """Yield the complete trials of searches for the same objectives over the same hyperparameters."""
     try:
-        axes = [axis for axis in run.adaptive.values() if isinstance(axis, Searched)]
+        axes = [axis for axis in run.adaptive.values() if isinstance(axis, SearchAxis)]
     except DielError:  # of another version, or damaged: who asks for it is told
         return
     for axis in axes:
@@ -97,7 +97,7 @@ def _trials(run: RunReader, search: Search) -> Iterator[dict[str, Any]]:
                         yield {"at": course.at, "hp": trial.hp, "values": trial.values, "excess": excess}
 
 
-def _given(run: RunReader, axis: Searched, references: Iterable[str]) -> dict[_Place, dict[str, float]]:
+def _given(run: RunReader, axis: SearchAxis, references: Iterable[str]) -> dict[_Place, dict[str, float]]:
     """Return what trials gave for each STAGE.VALUE, where that is a number."""
     values: dict[_Place, dict[str, float]] = {}
     for reference in references:

@@ -10,8 +10,8 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from optuna.trial import TrialState
 
 from diel.errors import UsageError
+from diel.exporters import take_out
 from diel.results import RunReader
-from diel.takeout import take_out
 from tests.handmade import Handmade
 from tests.searched import MATERIALS, Searched, search
 

@@ -34,7 +34,7 @@ POINTS_REST = 5.0
 """The fewest seconds between two readings of the workflow's points."""
 
 
-class Watched:
+class RunWatch:
     """A run, its latest status, and what of it could not be read."""
 
     def __init__(self, paths: RunPaths) -> None:
@@ -168,7 +168,7 @@ class LivePage:
     """The panels of a run, each with the version in which it changed last."""
 
     def __init__(self, paths: RunPaths) -> None:
-        self._watched = Watched(paths)
+        self._watched = RunWatch(paths)
         self._lock = threading.Lock()
         """Held while panels are taken, never while one is made."""
         self._maker: threading.Thread | None = None

@@ -14,9 +14,9 @@ from rocrate.rocrate import ROCrate
 
 from diel.artifacts import Artifact
 from diel.errors import UsageError, counted
+from diel.exporters import Key, TaskOutcome, left_out, ran, read_by, when
 from diel.results import RunReader
 from diel.states import RunState
-from diel.takeout import Key, Ran, left_out, ran, read_by, when
 from diel.tasks.results import artifact_home
 
 PROFILES = {
@@ -38,16 +38,16 @@ def write(run: RunReader, into: Path, target: Path) -> list[str]:
     tasks = ran(run)
     if not tasks:
         raise UsageError(f"{run.paths.run_id} has no task that ended: there is nothing to tell about yet")
-    telling = _Telling(run, tasks)
+    telling = _CrateWriter(run, tasks)
     telling.crate.write(into)
     files = counted(len(telling.files), "file")
     return [f"{counted(len(tasks), 'task')}, {files} of theirs", *left_out(run, tasks)]
 
 
-class _Telling:
+class _CrateWriter:
     """The crate of a run, while it is filled."""
 
-    def __init__(self, run: RunReader, tasks: Mapping[Key, Ran]) -> None:
+    def __init__(self, run: RunReader, tasks: Mapping[Key, TaskOutcome]) -> None:
         self.run, self.tasks = run, tasks
         self.crate = ROCrate(version="1.1")
         self.files: dict[str, Any] = {}
@@ -139,18 +139,18 @@ class _Telling:
             resourceUsage=[*self._usage(task)],
         )
 
-    def _values(self, task: Ran, values: Iterable[tuple[str, str, Any]]) -> Iterator[Any]:
+    def _values(self, task: TaskOutcome, values: Iterable[tuple[str, str, Any]]) -> Iterator[Any]:
         for role, name, value in values:
             yield self.entity(f"#{role}.{task.task}.{name}", "PropertyValue", name=name, value=_plain(value))
 
-    def _usage(self, task: Ran) -> Iterator[Any]:
+    def _usage(self, task: TaskOutcome) -> Iterator[Any]:
         for name, unit in _USAGE.items():
             if task.usage.get(name) is not None:
                 value = str(task.usage[name])
                 facts = {"name": name, "propertyID": f"#{name}", "unitCode": unit, "value": value}
                 yield self.entity(f"#used.{task.task}.{name}", "PropertyValue", **facts)
 
-    def _file(self, task: Ran, output: str) -> list[Any]:
+    def _file(self, task: TaskOutcome, output: str) -> list[Any]:
         """Return the files of an output, which are copied into the crate; none that were deleted since."""
         entries = []
         for name, file in task.files(self.run.paths.root):
@@ -160,7 +160,7 @@ class _Telling:
                 entries.append(self.files[file])
         return entries
 
-    def _add(self, task: Ran, file: Artifact) -> Any:
+    def _add(self, task: TaskOutcome, file: Artifact) -> Any:
         home = self.run.paths.root
         away = task.outcome.get("run")
         place = os.path.relpath(file, artifact_home(task.outcome, home))
@@ -227,7 +227,7 @@ class _Telling:
         ]
 
 
-def _described(task: Ran) -> str:
+def _described(task: TaskOutcome) -> str:
     origin = task.outcome.get("run")
     return f"{task.task}, taken from the run {origin}" if origin else f"Attempt {task.attempt} of {task.task}"
 

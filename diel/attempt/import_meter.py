@@ -28,7 +28,7 @@ _libraries = [0]
 """How many files of libraries are being executed, one in the other."""
 
 
-class Weighing:
+class ImportMeter:
     """Weigh each file that is imported from now on; tell `loaded` of it, with what `before` gave.
 
     `before` gets its name, and whether it is a user's file that asks for it.

@@ -8,14 +8,14 @@ from pathlib import Path
 import optuna
 from optuna.storages import RDBStorage
 
-from diel.axes.adaptive import Searched
+from diel.axes.adaptive import SearchAxis
 from diel.errors import UsageError, counted
+from diel.exporters import hasten
 from diel.journal.axis_history import Course
 from diel.results import RunReader
 from diel.results.metrics import searches, trials_of
 from diel.search.optuna import begin_study, frozen
 from diel.states import TrialState
-from diel.takeout import hasten
 
 
 def write(run: RunReader, into: Path, target: Path) -> list[str]:
@@ -47,7 +47,7 @@ def write(run: RunReader, into: Path, target: Path) -> list[str]:
     return lines
 
 
-def _study(run: RunReader, axis: Searched, course: Course, storage: RDBStorage) -> optuna.Study:
+def _study(run: RunReader, axis: SearchAxis, course: Course, storage: RDBStorage) -> optuna.Study:
     """Return an empty study for one course, named for the run, the search and the point where it ran."""
     at = ",".join(f"{name}={value}" for name, value in course.at.items())
     name = f"{run.paths.run_id}.{axis.label}" + (f"({at})" if at else "")

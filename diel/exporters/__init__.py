@@ -56,7 +56,7 @@ def take_out(run: RunReader, name: str, folder: Path) -> list[str]:
         raise UsageError(f"{there}: name another directory, or remove it")
     try:
         # An extra, and slow to import: only when this tool is meant.
-        write: Writer = import_module(f"diel.takeout.{name}").write
+        write: Writer = import_module(f"diel.exporters.{name}").write
     except ImportError as error:
         get = f"pip install 'diel[{tool.extra}]'"
         raise UsageError(f"--to {name} needs {error.name}: {get}") from error
@@ -94,7 +94,7 @@ Key = tuple[str, int]
 """A task: its stage and index."""
 
 
-class Ran(NamedTuple):
+class TaskOutcome(NamedTuple):
     """A task that succeeded, failed or was taken from the cache, also for a trial that was pruned."""
 
     stage: str
@@ -147,11 +147,11 @@ class Ran(NamedTuple):
 _ENDS = (b'"event":"fail"', b'"event":"done"', b'"event":"cached"')
 
 
-def ran(run: RunReader) -> dict[Key, Ran]:
+def ran(run: RunReader) -> dict[Key, TaskOutcome]:
     """Return the tasks that ended, in the order of stages and tasks."""
     workers = run.events(b'"event":"worker"')
     hosts = {segment: record["host"] for segment, record in workers if record["event"] == "worker"}
-    ended: dict[Key, Ran] = {}
+    ended: dict[Key, TaskOutcome] = {}
     for end in _ENDS:
         for segment, record in run.events(end):
             if (
@@ -167,7 +167,7 @@ def ran(run: RunReader) -> dict[Key, Ran]:
     return dict(sorted(ended.items(), key=lambda item: (order[item[0][0]], item[0][1])))
 
 
-def _ended(run: RunReader, host: str, record: Result | Fail) -> Ran | None:
+def _ended(run: RunReader, host: str, record: Result | Fail) -> TaskOutcome | None:
     """Return the task that a record ends; None if the task went on after it."""
     stage, number = record["stage"], record["index"]
     history = run.history.stage(stage)
@@ -175,16 +175,18 @@ def _ended(run: RunReader, host: str, record: Result | Fail) -> Ran | None:
     if record["event"] == "fail":
         if not state.ended or state.good:
             return None
-        return Ran(stage, number, state, record["attempt"], record["time"], seconds, host, record, pruned)
+        return TaskOutcome(
+            stage, number, state, record["attempt"], record["time"], seconds, host, record, pruned
+        )
     if not pruned and not history.takes(record):
         return None
     if record["event"] == "cached":
-        return Ran(stage, number, TaskState.CACHED, 0, None, seconds, "", record, pruned)
+        return TaskOutcome(stage, number, TaskState.CACHED, 0, None, seconds, "", record, pruned)
     state = TaskState.DONE
-    return Ran(stage, number, state, record["attempt"], record["time"], seconds, host, record, pruned)
+    return TaskOutcome(stage, number, state, record["attempt"], record["time"], seconds, host, record, pruned)
 
 
-def read_by(run: RunReader, key: Key, tasks: Mapping[Key, Ran]) -> dict[Key, list[str]]:
+def read_by(run: RunReader, key: Key, tasks: Mapping[Key, TaskOutcome]) -> dict[Key, list[str]]:
     """Return the tasks that one waited for and that ran, each with the outputs that it read; none that ran
     beside it. Of a pruned trial, only its own tasks read what its tasks made."""
     outputs: dict[Key, list[str]] = {}
@@ -199,7 +201,7 @@ def read_by(run: RunReader, key: Key, tasks: Mapping[Key, Ran]) -> dict[Key, lis
     return outputs
 
 
-def left_out(run: RunReader, tasks: Mapping[Key, Ran]) -> list[str]:
+def left_out(run: RunReader, tasks: Mapping[Key, TaskOutcome]) -> list[str]:
     """Tell of a run's tasks without an end, of those of another run, and of pruned trials."""
     states: dict[TaskState, int] = {}
     for name in run.workflow.stages:

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 
 from diel.artifacts import files_of, is_same
-from diel.axes.adaptive import Adaptive, Searched
+from diel.axes.adaptive import Adaptive, SearchAxis
 from diel.axes.domain import Group
 from diel.errors import UsageError, did_you_mean
 from diel.graph import StageGraph
@@ -27,7 +27,7 @@ from diel.paths import RunPaths
 from diel.results import RunReader
 from diel.results.suspect import reached, suspect_tasks
 from diel.spec.model import MAX_POINTS
-from diel.tasks.keeping import Place, Readers, ended_well, reading
+from diel.tasks.artifact_gc import Place, Readers, ended_well, reading
 from diel.tasks.link import Link
 from diel.tasks.results import Outputs, artifact_home, outputs_digests
 from diel.tasks.stage_run import StageRun
@@ -323,7 +323,7 @@ def _write(
 def read_trials(run: RunReader, words: Iterable[str]) -> dict[str, int]:
     """Return how many trials searches are to have: `40` for the only one, `AXIS=40` for one of several. Raise
     UsageError for what is not there, or cannot have so many."""
-    searches = {label: axis for label, axis in run.adaptive.items() if isinstance(axis, Searched)}
+    searches = {label: axis for label, axis in run.adaptive.items() if isinstance(axis, SearchAxis)}
     trials: dict[str, int] = {}
     for word in words:
         label, _, number = word.rpartition("=")
@@ -346,7 +346,7 @@ def read_trials(run: RunReader, words: Iterable[str]) -> dict[str, int]:
     return trials
 
 
-def _refusal(run: RunReader, axis: Searched, trials: int) -> str:
+def _refusal(run: RunReader, axis: SearchAxis, trials: int) -> str:
     """Return why a search cannot have so many trials; empty if it can."""
     label, courses = axis.label, axis.history.courses.values()
     stages, axes = run.workflow.stages, run.workflow.axes
@@ -388,7 +388,7 @@ def is_extended(run: RunReader) -> bool:
 
 def _goes_on(axis: Adaptive) -> bool:
     courses = axis.history.courses.values()
-    return isinstance(axis, Searched) and any(axis.is_extended(course) for course in courses)
+    return isinstance(axis, SearchAxis) and any(axis.is_extended(course) for course in courses)
 
 
 def _after(run: RunReader, labels: Iterable[str]) -> set[str]:

@@ -16,7 +16,7 @@ LEAST = (3, 11)
 DIEL = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
-class Lent:
+class ForeignImporter:
     """Finds packages by the folders in which they are."""
 
     def __init__(self, *folders: str) -> None:
@@ -46,14 +46,14 @@ def main() -> None:
         refuse(f"is Python {sys.version.split()[0]}, and functions need 3.11 or newer")
     if sys.path[:1] == [os.path.dirname(os.path.abspath(__file__))]:
         del sys.path[0]  # the files beside this one are no modules of a user's
-    lent: list[Any] = [Lent(DIEL), Lent(*sys.argv[2:])]
+    lent: list[Any] = [ForeignImporter(DIEL), ForeignImporter(*sys.argv[2:])]
     sys.meta_path.insert(0, lent[0])
     sys.meta_path.append(lent[1])
     try:
-        from diel.worker import called  # here: it is lent by now
+        from diel.worker import function_runner  # here: it is lent by now
     except ImportError as error:
         refuse(f"cannot call a function for diel: {error}; add psutil and xxhash to its packages")
-    called.main()
+    function_runner.main()
 
 
 if __name__ == "__main__":

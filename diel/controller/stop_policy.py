@@ -25,9 +25,9 @@ from diel.journal.stage_history import ranges
 from diel.project.requests import is_anyway
 from diel.spec.policy import most_failures
 from diel.states import FailureClass, TaskState
-from diel.tasks.choosing import ChoosingLink
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link, Verdict
+from diel.tasks.selection import ChoosingLink
 from diel.tasks.stage_run import StageRun
 from diel.tasks.watched import WATCHED
 

@@ -35,7 +35,7 @@ _HEADER = re.compile(r"#DIEL (\w+)=(.*)")
 
 
 @dataclass
-class _Held:
+class _InnerJob:
     """A job of this scheduler."""
 
     script: Path
@@ -67,7 +67,7 @@ class Inside(Scheduler):
         self._allocation = allocation
         self._end = time.monotonic() + end - time.time()
         self._free = list(range(len(nodes)))
-        self._jobs: dict[str, _Held] = {}
+        self._jobs: dict[str, _InnerJob] = {}
         self._lock = threading.RLock()
         self.spread, self.node, self.oom = outer.share, outer.node, outer.oom
         self.hosts = 'echo "$DIEL_NODES" | tr "," " "' if outer.hosts else ""
@@ -84,7 +84,7 @@ class Inside(Scheduler):
     def submit(self, script: Path) -> str:
         """Queue a script, which starts as soon as nodes are free."""
         header = _header(script)
-        held = _Held(script, header["name"], int(header["nodes"]), float(header["walltime"]))
+        held = _InnerJob(script, header["name"], int(header["nodes"]), float(header["walltime"]))
         self._refuse(held.nodes)
         with self._lock:
             number = f"{self._allocation}.{len(self._jobs) + 1}"
@@ -144,7 +144,7 @@ class Inside(Scheduler):
             if held.process is not None:
                 _end_tree(held.process)
 
-    def _names(self, held: _Held) -> str:
+    def _names(self, held: _InnerJob) -> str:
         return ",".join(self._nodes[place] for place in held.places)
 
     def _fill(self) -> None:
@@ -166,7 +166,7 @@ class Inside(Scheduler):
             held.state, held.reason = JobState.RUNNING, ""
             threading.Thread(target=self._mind, args=(held, held.process), daemon=True).start()
 
-    def _start(self, held: _Held) -> subprocess.Popen[bytes]:
+    def _start(self, held: _InnerJob) -> subprocess.Popen[bytes]:
         """Run a job's script with the allocation's own variables, as if there were no other nodes."""
         nodes = [self._nodes[place] for place in held.places]
         changed: dict[str, str | None] = {
@@ -184,7 +184,7 @@ class Inside(Scheduler):
             start_new_session=True,
         )
 
-    def _mind(self, held: _Held, process: subprocess.Popen[bytes]) -> None:
+    def _mind(self, held: _InnerJob, process: subprocess.Popen[bytes]) -> None:
         """Wait for a job's end, up to its walltime; then its nodes are free."""
         late = False
         try:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from diel.errors import UsageError
+from diel.exporters import take_out
 from diel.journal.history import History
 from diel.journal.segment import Reader
 from diel.results import RunReader
-from diel.takeout import take_out
 from tests.handmade import HOST, WORKER, Handmade
 from tests.searched import loop, search
 

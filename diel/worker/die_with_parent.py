@@ -1,4 +1,4 @@
-"""Runs a program that ends with its parent: `python -m diel.worker.tied PARENT PROGRAM [ARG…]`.
+"""Runs a program that ends with its parent: `python -m diel.worker.die_with_parent PARENT PROGRAM [ARG…]`.
 
 The kernel tells this process of the end of PARENT (PR_SET_PDEATHSIG, prctl(2)), and it ends its group.
 """

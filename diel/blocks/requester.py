@@ -23,14 +23,14 @@ from diel.paths import RunPaths
 from diel.plan import Plan
 from diel.project.submission import job_prefix
 from diel.scheduler import JobState, JobStatus, Scheduler, SchedulerBusy, SchedulerRefused
-from diel.scheduler.inside import Inside
+from diel.scheduler.allocation import Inside
 from diel.site import Pool, Shape
 
 if TYPE_CHECKING:
     from diel.executors.parsl import BlockEngine
 
 
-class BlockAsking:
+class BlockRequester:
     """The engine of one run, and its jobs."""
 
     def __init__(self, plan: Plan, paths: RunPaths, scheduler: Scheduler) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from diel.errors import UsageError
+from diel.exporters import take_out
 from diel.results import RunReader
-from diel.takeout import take_out
 from tests.handmade import Handmade
 
 pytestmark = pytest.mark.filterwarnings("ignore")

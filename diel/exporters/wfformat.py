@@ -10,8 +10,8 @@ from typing import Any
 
 from diel.artifacts import files_of
 from diel.errors import UsageError, counted
+from diel.exporters import Key, TaskOutcome, left_out, ran, read_by, when
 from diel.results import RunReader
-from diel.takeout import Key, Ran, left_out, ran, read_by, when
 
 _FORBIDDEN = re.compile(r"[^0-9a-zA-Z\-_./:]")
 _HOST = re.compile(r"[0-9A-Za-z]([0-9A-Za-z\-.]{0,251}[0-9A-Za-z])?")
@@ -71,7 +71,9 @@ def write(run: RunReader, into: Path, target: Path) -> list[str]:
     return [*lines, *left_out(run, tasks)]
 
 
-def _together(run: RunReader, tasks: Mapping[Key, Ran], executed: list[dict[str, Any]]) -> dict[str, Any]:
+def _together(
+    run: RunReader, tasks: Mapping[Key, TaskOutcome], executed: list[dict[str, Any]]
+) -> dict[str, Any]:
     """Describe the execution as a whole, from its first task to its last."""
     times = [time for task in tasks.values() for time in (task.began, task.ended) if time is not None]
     began = min(times, default=run.run_file.created)
@@ -84,7 +86,7 @@ def _together(run: RunReader, tasks: Mapping[Key, Ran], executed: list[dict[str,
     }
 
 
-def _execution(run: RunReader, task: Ran) -> dict[str, Any]:
+def _execution(run: RunReader, task: TaskOutcome) -> dict[str, Any]:
     """Return how a task ran, without what was not measured."""
     facts: dict[str, Any] = {
         "id": _id((task.stage, task.number)),
@@ -106,7 +108,7 @@ def _id(key: Key) -> str:
     return f"{key[0]}-{key[1]}"
 
 
-def _files(task: Ran, outputs: Sequence[str] | None = None) -> Iterator[tuple[str, int]]:
+def _files(task: TaskOutcome, outputs: Sequence[str] | None = None) -> Iterator[tuple[str, int]]:
     """Yield the files of a task, as WfFormat may name them, with their sizes: those deleted since, too."""
     home = f"../{task.outcome['run']}/" if "run" in task.outcome else ""
     for output, entry in task.outcome.get("artifacts", {}).items():

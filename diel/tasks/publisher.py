@@ -11,7 +11,7 @@ from diel.errors import DielError
 from diel.graph import Published
 from diel.project.run_file import RunFile
 from diel.registry import Change, append_change, read_changes
-from diel.spec import Flaws, Workflow
+from diel.spec import Violations, Workflow
 from diel.spec.model import refuse
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link
@@ -102,7 +102,7 @@ def accepted(published: Published, value: Any, maker: str) -> Any:
         if type(value) is Artifact:
             raise refuse("expected a value, found a file")
         return published.spec.accept(value)
-    except Flaws as error:
+    except Violations as error:
         message = f"hp.{published.name}, as {maker} has published it: {error.flaws[0].message}"
         raise MissingInput(message) from None
 
