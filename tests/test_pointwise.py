@@ -170,7 +170,7 @@ def test_a_null_keeps_its_place_among_the_words_of_a_command() -> None:
     assert parse("${{ a.missing }}").words(SCOPE) == ["1.0", "null", "3.0"]
     assert parse("f ${{ a.missing }} '${{ a.missing }}'").shell(SCOPE) == "f 1.0 null 3.0 '''1.0 null 3.0'''"
     assert parse("${{ str(a.missing) }}").words(SCOPE) == ["[1.0, null, 3.0]"]
-    assert parse("${{ null }}").words(SCOPE) == [""]
+    assert parse("${{ null }}").words(SCOPE) == ["null"]
 
 
 def test_what_is_gathered_along_is_no_name_that_is_read() -> None:

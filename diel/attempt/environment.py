@@ -42,7 +42,7 @@ _THREADS = "OMP_NUM_THREADS"
 _OF_TASK = re.compile(r"\bDIEL_")
 _SHELL_OWN = ("_", "SHLVL", "PWD", "OLDPWD")
 _SAID = 500
-GUEST = str(Path(__file__).parents[1] / "worker" / "guest.py")
+GUEST = str(Path(__file__).parents[1] / "worker" / "foreign_importer.py")
 """Calls a function in a Python that has no diel of its own."""
 
 

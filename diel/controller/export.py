@@ -310,7 +310,9 @@ def _files(delivery: Delivery) -> Iterator[tuple[str, str, str | None]]:
     """Yield each source, its target by no links, and where it leads if it is a link that stays one."""
     entries = entries_below(delivery.source) if os.path.isdir(delivery.source) else ()
     for name, link in entries:
-        yield f"{delivery.source}/{name}", resolved(f"{delivery.target}/{name}"), link
+        folder, own = os.path.split(f"{delivery.target}/{name}")
+        target = f"{resolved(folder)}/{own}"
+        yield f"{delivery.source}/{name}", target if link else resolved(target), link
     if not entries:
         yield delivery.source, resolved(delivery.target), None
 

@@ -109,7 +109,8 @@ def find(reference: str, folders: Sequence[Path]) -> Module:
         return _packaged(reference, *_split(point.value))
     if function and (spec := find_spec(name)) is not None:
         home = folders[0].parent if folders else Path()
-        if Importer(home, home=str(home)).covers(spec.origin or ""):  # by PYTHONPATH, or a .pth file
+        is_own = spec.has_location and Importer(home, home=str(home)).covers(spec.origin or "")
+        if is_own:  # by PYTHONPATH, or a .pth file
             return _with_files(_installed(reference, name, function)._replace(origin="workflow", folder=home))
         return _packaged(reference, name, function)
     raise _not_found(reference, name, function, folders)

@@ -1,4 +1,4 @@
-"""Calls a module in a Python without diel, one that an environment brings: `python3 guest.py CALL FOLDER…`.
+"""Calls a module in a Python without diel, an environment's: `python3 foreign_importer.py CALL FOLDER…`.
 
 diel is taken from where this file is, and from the FOLDERs the few packages that it needs, if this Python has
 none of its own. Nothing else of the Python that runs diel can be imported here.

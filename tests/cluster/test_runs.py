@@ -267,10 +267,9 @@ LACKING = """
 
 
 def test_a_package_that_nodes_lack_is_told_before_anything_runs_for_it(
-    project: OnCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    project: OnCluster, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    installed = tmp_path / "installed"
-    installed.mkdir()
+    installed = tmp_path_factory.mktemp("installed")  # not below the workflow's folder
     monkeypatch.setenv("PYTHONPATH", str(installed))
     project.workflow(LACKING)
     project.module(

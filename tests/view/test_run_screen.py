@@ -259,7 +259,7 @@ def test_a_mistake_while_it_looks_is_told_and_the_last_picture_stays(
 ) -> None:
     async def look(seen: RunView) -> None:
         await seen.until("1 of 4 tasks")
-        monkeypatch.setattr("diel.view.run_watch.Watched.look", lambda watched: os.environ["GONE"])
+        monkeypatch.setattr("diel.view.run_watch.RunWatch.look", lambda watched: os.environ["GONE"])
         await seen.until("diel failed in a way", "KeyError: 'GONE'", "1 of 4 tasks")
 
     looked_at(run, look, notifications=True)

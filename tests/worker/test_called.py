@@ -89,4 +89,4 @@ def test_ranks_that_fail_say_nothing_of_diel(tmp_path: Path) -> None:
     ended = called(tmp_path, text, [launcher, "-n", "2"], ranks=2)
     assert ended.returncode != 0
     assert "ValueError: bad" in ended.stderr
-    assert "called.py" not in ended.stderr
+    assert "function_runner.py" not in ended.stderr
