@@ -239,6 +239,8 @@ class Worker:
             if attempt.request.staged is not None and not (work.module and work.launcher):  # ranks do it
                 env = {**self.environ, **self._surroundings.variables(attempt)}
                 self._tell_staging(attempt, stage(attempt, env, self.dog))
+                if attempt.verdict is not None:
+                    raise attempt.verdict
             try:
                 values, artifacts = self._execute_held(attempt)
                 hold_names(work, attempt.request, {**artifacts, **values})

@@ -98,15 +98,17 @@ def check_copies(project: OnCluster, size: int) -> None:
     took = time.monotonic() - began
     copied = copies(run, "read")
     assert set(copied.values()) == {size}
-    assert len(copied) == 4, "all four nodes had tasks"
-    assert sum(record["copied"] for record in run.records("staging")) == 4
+    entries = list(project.folder.glob("disks/*/diel-*/entries/*/d/big.bin"))
+    assert len(entries) == 4, "all four nodes had tasks"
+    assert sum(record["copied"] for record in run.records("staging")) == len(copied)
+    # Whoever is lost between its copy and the line that tells of it leaves the copy for the next attempt.
+    again = [record for record in run.records("start", "read") if record["attempt"] > 1]
+    assert len(copied) == 4 or again, run.records("staging")
     assert copies(run, "again") == {}
     for stage in ("read", "again"):
         done = run.results(stage)  # a task behind one that waits for the copy may be handed out again
         places = {run.stdout(stage, index, done[index]["attempt"]).strip() for index in range(64)}
-        assert places == {
-            str(next((project.folder / "disks" / node).glob("diel-*/entries/*/d/big.bin"))) for node in copied
-        }
+        assert places == {str(path) for path in entries}
     seconds = [record["seconds"] for record in run.records("staging", "read")]
     print(
         f"\n64 + 64 tasks on 4 nodes: {len(seconds)} copies of {size // MIB} MiB, "
