@@ -26,7 +26,6 @@ from typing import NamedTuple
 MISTAKE = "diel failed in a way that it should not"
 """How a message begins that reports a mistake in diel itself, not in its input."""
 
-
 MAX_PROBLEMS = 100
 """The most problems of a file that are shown; the search ends soon after."""
 _COMPARED = 500

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 FORMATS = ("graphml", "gexf", "json")
 """What `diel graph` writes of a stage graph for other programs."""
 
-
 _BESIDES_DONE = ("failed", "skipped", "cancelled", "running")
 
 

@@ -303,7 +303,6 @@ ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
 }
 """By the names in model files and parameters. Each may write into the array that it is given."""
 
-
 CHUNK = 2048
 """Rows that are evaluated at a time: what lies between the layers stays in the processor's cache."""
 

@@ -34,7 +34,6 @@ _PATIENCE = 5.0
 """Seconds that processes get to end once they were killed."""
 _REASON = 500
 
-
 if TYPE_CHECKING:
     from diel.energy import EnergyMeter
 

@@ -28,7 +28,6 @@ _SYSTEM = frozenset(
     | {sys.prefix, sys.base_prefix}
 )
 
-
 _HOME = re.compile(r"(?:(?<![^\s=:,'\"<>(])~|\$HOME|\$\{HOME\})(?=/)")
 
 Warned = tuple[Key, str, str]

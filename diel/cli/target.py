@@ -23,7 +23,6 @@ from diel.status.stage import find_task, index_of, stage_names
 if TYPE_CHECKING:
     from diel.results import RunReader
 
-
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 FIRST = 20
 """The most tasks of a stage to offer: a shell then completes to `simulate/`, and shows a few."""

@@ -25,7 +25,6 @@ from diel.values import clock, format_duration, is_finite, json_value, value_tex
 if TYPE_CHECKING:
     from diel.journal.records import Result
 
-
 JITTER = 0.1
 """Seconds by which a single task can be late for no reason of its own, as machines that are shared are."""
 _mean = AGGREGATES["mean"]

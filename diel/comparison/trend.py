@@ -30,7 +30,6 @@ _FAR = 3 * 1.4826
 BENCH = {"bench.gemm": "kernel", "bench.allreduce": "collective", "bench.files": "I/O"}
 """What the modules measure that `--bench` shows."""
 
-
 _STATES = ("done", "cached", "failed")
 RUN_COLUMNS = ("run", "began", "state", "took", *_STATES)
 

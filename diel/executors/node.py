@@ -38,7 +38,6 @@ from diel.states import FailureClass
 if TYPE_CHECKING:
     from diel.journal.records import Start, WorkerRecord
 
-
 PATIENCE = 1.0
 """Seconds that the pool has to end on its own: schedulers kill after two to thirty."""
 DRAIN = "--drain_period="

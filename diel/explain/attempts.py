@@ -23,7 +23,6 @@ from diel.values import bare, clock, format_duration, format_size
 if TYPE_CHECKING:
     from diel.journal.records import BlockFacts, BlockNow, OfTask, StagingRecord
 
-
 SHOWN_ENDED = 3
 
 

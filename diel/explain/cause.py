@@ -32,7 +32,6 @@ from diel.tasks.results import artifact_path
 if TYPE_CHECKING:
     from diel.journal.records import Result
 
-
 MAX_DEPTH = 5
 WIDE = 120
 _NOT_RUN = (TaskState.WAITING, TaskState.READY, TaskState.QUEUED)

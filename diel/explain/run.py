@@ -25,7 +25,6 @@ from diel.values import bare, format_duration, task_text
 if TYPE_CHECKING:
     from diel.journal.records import Failed
 
-
 MANY = 1000
 """How many omitted tasks to look at for the reason."""
 

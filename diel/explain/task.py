@@ -43,7 +43,6 @@ from diel.values import bare, point_text, task_text
 if TYPE_CHECKING:
     from diel.journal.records import Cause, Result, Said
 
-
 UNCAUSED: Cause = {}
 NO_FAILURE: Said = {"class": "app", "message": ""}
 """Used if the journal does not say how an attempt ended."""

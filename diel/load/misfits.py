@@ -45,7 +45,6 @@ _FIRST_LINES: dict[Key, str] = {
 }
 """Examples of a whole file's missing keys, by the file's model."""
 
-
 QUOTED = "put it in quotes: '{text}'"
 """A hint for a scalar, with a place for its text as the file writes it."""
 
@@ -321,7 +320,6 @@ _FAR = {
 }
 """The right places for keys that are neither a file's own nor one level down."""
 _OF_ENVIRONMENT = ("conda", "container", "modules", "setup", "spack")
-
 
 MEANINGS: dict[str, tuple[str, ...]] = {}
 for _word, _, _synonyms in (_line.partition(":") for _line in _TABLE.strip().splitlines()):

@@ -14,7 +14,6 @@ from diel.digits import grouped_text
 if TYPE_CHECKING:
     from diel.page.run_view import RunView
 
-
 FEWEST = 5
 """Significant digits of a number in a table or chart, where they tell it apart."""
 

@@ -57,7 +57,6 @@ from diel.version import __version__
 if TYPE_CHECKING:
     from diel.journal.records import Failed, Made, OfTask, Record, Result, Skipped
 
-
 Found = TypeVar("Found")
 MAX_RUNS = 50
 """How many earlier runs are searched for a task."""

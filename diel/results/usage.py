@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     Attempt = tuple[Done | Fail, Resources]
     """How an attempt ended, and what it had asked for."""
 
-
 MEASURED = (
     *("cpu_seconds", "system_seconds", "memory_bytes", "read_bytes", "written_bytes"),
     *("gpu_seconds", "gpu_memory_bytes"),

@@ -21,7 +21,6 @@ from diel.tasks.stage_run import StageRun
 if TYPE_CHECKING:
     from diel.journal.records import CourseKey
 
-
 Earlier = Callable[[str], Iterable[tuple[int, float]]]
 """What a task reported of a metric in an earlier run: each value with its step."""
 

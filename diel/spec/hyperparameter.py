@@ -36,13 +36,11 @@ def _expression(value: Any) -> Any:
 Condition = Annotated[Text, Field(min_length=1), BeforeValidator(_expression)]
 """The text of an expression, with or without `${{ }}` around it."""
 
-
 _WORDS = {"int": "a whole number", "float": "a number", "str": "a text", "bool": "true or false"}
 _KINDS: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "str": (str,), "bool": (bool,)}
 
 MAX_LISTED = 1_000_000
 """The most values of one hyperparameter that a grid can list."""
-
 
 MAX_STEPS = 2**52
 """The most steps in a float's range: with more, neighbours are the same number."""

@@ -15,7 +15,6 @@ from diel.states import FailureClass
 if TYPE_CHECKING:
     from diel.spec.forms.axis import Axis
 
-
 _FACTOR = r"[x×]\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)"
 MAX_FACTOR = 1000.0
 ESCALATED_RETRIES = 2

@@ -232,7 +232,6 @@ SECTIONS = (
     Section(lambda status: status.notices, lambda status, view: notice_lines(status.notices), noted=True),
 )
 
-
 SHOWN = 8
 """The most blocks to show one by one; the rest are counted."""
 SHOWN_BAD = 3

@@ -171,7 +171,6 @@ def joined_lines(
 
 UNDER_WAY = (TaskState.READY, TaskState.QUEUED, TaskState.RUNNING)
 
-
 LONGEST = 600
 """Characters of a line of a failure: what to do stands at its end."""
 LINES = 10

@@ -36,7 +36,6 @@ _LOOK_MOST = 1.0
 TURN = 0.5
 """Seconds between looks whether the broker is there, while waiting."""
 
-
 Pump = Callable[[float], bool]
 """Called in the wire's thread: sends what is due now; whether there is more to send in a millisecond."""
 

@@ -6,7 +6,7 @@ import asyncio
 import signal
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from rich.text import Text
 from textual import on
@@ -31,9 +31,6 @@ from diel.values import clock, format_duration
 from diel.view import charts
 from diel.view.run_watch import RunWatch
 from diel.view.screens import Looking, RunCommandScreen, TaskList, TaskScreen
-
-if TYPE_CHECKING:
-    pass
 
 MOST_NEW = 50
 """Runs that one look reads anew: a project of thousands is shown while it is read."""

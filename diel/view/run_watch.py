@@ -26,7 +26,6 @@ from diel.timeline import Timeline, load_timeline
 if TYPE_CHECKING:
     from diel.journal.records import Result
 
-
 Answer = TypeVar("Answer")
 MOST_FLAWS = 20
 """Damaged records behind which reading goes on, in one look."""

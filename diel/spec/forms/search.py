@@ -137,7 +137,6 @@ class Sampler(Named):
 
 SamplerOrName = Annotated[Sampler, or_name(Sampler, samplers, "nsga2, or {name: tpe, multivariate: true}")]
 
-
 _Name = Literal["median", "percentile", "hyperband", "asha", "none"]
 _RANKS = ("n_startup_trials", "n_warmup_steps", "interval_steps", "n_min_trials")
 
