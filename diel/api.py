@@ -26,6 +26,7 @@ from diel.controller.home import submit_new
 from diel.controller.start import discard, drive_on, start
 from diel.errors import UsageError, counted, did_you_mean
 from diel.formats.objects import make_frame
+from diel.journal.records import Made
 from diel.journal.snapshot import look_at
 from diel.network import draw_run, stage_facts, stage_network, task_network
 from diel.notebook import shown, watcher
@@ -43,8 +44,6 @@ from diel.timeline import ROW, Timeline
 
 if TYPE_CHECKING:
     from networkx import DiGraph
-
-    from diel.journal.records import Made
 
 Settings = Mapping[str, Any] | Sequence[str]
 """Hyperparameters by name, or settings as on the command line: `["hp.hidden=32"]`."""

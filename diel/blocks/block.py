@@ -9,17 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from diel.attempt.bundle import Bundle
 from diel.errors import DielError
+from diel.journal import records
 from diel.plan import Plan
 from diel.scheduler import JobState
 from diel.site import Shape
 from diel.states import FailureClass
-
-if TYPE_CHECKING:
-    from diel.journal import records
 
 WAITED = 5.0
 """Seconds that a bundle waits for a worker before another block is worth requesting."""

@@ -10,6 +10,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from diel.attempt.bundle import Bundle, Request, Work
+from diel.journal.records import Fail, Queued
 from diel.plan import Plan
 from diel.site import Shape, shape_of, shared_shape
 from diel.states import TaskState
@@ -19,7 +20,6 @@ from diel.tasks.stage_run import StageRun
 if TYPE_CHECKING:
     from diel.blocks.blocks import Blocks
     from diel.blocks.local import ThisMachine
-    from diel.journal.records import Fail, Queued
 
     Backend = ThisMachine | Blocks
     """Where bundles go, and what says how many more have room there."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Container
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from diel.attempt.reaper import kill_marked
 from diel.blocks.block import Adopt, Block
+from diel.journal import records
 from diel.journal.history import History
 from diel.journal.segment import Reader, SegmentWriter
 from diel.journal.snapshot import read_run
@@ -26,9 +27,6 @@ from diel.site import Shape, read_kept_site
 from diel.states import RunState
 from diel.status.run import Status
 from diel.tasks.ledger import Ledger
-
-if TYPE_CHECKING:
-    from diel.journal import records
 
 AGAIN = 15.0
 """Seconds after which jobs that have not ended are cancelled again."""

@@ -7,13 +7,14 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from diel.comparison.scatter import Shift, middle, paired, unpaired
 from diel.digits import digits_apart, number_text
 from diel.errors import DielError, counted
 from diel.expressions.aggregates import AGGREGATES
 from diel.form import NOT_AS_IT_SHOULD_BE
+from diel.journal.records import Result
 from diel.journal.segment import Damaged
 from diel.results import RunReader
 from diel.states import RunState
@@ -21,9 +22,6 @@ from diel.status.columns import columns, paint, printable
 from diel.table import shown, texts
 from diel.terms import SIMULATED
 from diel.values import clock, format_duration, is_finite, json_value, value_text
-
-if TYPE_CHECKING:
-    from diel.journal.records import Result
 
 JITTER = 0.1
 """Seconds by which a single task can be late for no reason of its own, as machines that are shared are."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from diel.errors import UsageError, counted
 from diel.explain.text import Explanation, section, tail
+from diel.journal.records import BlockFacts, BlockNow, OfTask, StagingRecord
 from diel.journal.segment import read_segment
 from diel.project.submission import awaited
 from diel.results import RunReader
@@ -19,9 +20,6 @@ from diel.status.columns import printable
 from diel.status.run import blocks_of, ended_badly, is_hopeless, is_live, reason_of
 from diel.status.stage import used_text
 from diel.values import bare, clock, format_duration, format_size
-
-if TYPE_CHECKING:
-    from diel.journal.records import BlockFacts, BlockNow, OfTask, StagingRecord
 
 SHOWN_ENDED = 3
 

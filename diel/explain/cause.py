@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from diel.artifacts import Artifact, files_of
 from diel.environments.prepared import Prepared
 from diel.errors import DielError, counted
 from diel.explain.wait import gang_of
+from diel.journal.records import Result
 from diel.modules.sources import SourceVersion, newest
 from diel.results import RunReader
 from diel.results.picked import all_at
@@ -28,9 +29,6 @@ from diel.states import TaskState
 from diel.table import shown
 from diel.tasks.recipe import APART, Recipe, digest_of_values
 from diel.tasks.results import artifact_path
-
-if TYPE_CHECKING:
-    from diel.journal.records import Result
 
 MAX_DEPTH = 5
 WIDE = 120

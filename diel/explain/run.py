@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from diel.errors import counted, likeness
 from diel.explain import wait
@@ -14,6 +13,7 @@ from diel.explain.attempts import awaited_text, blocks_shown, ended_blocks, plac
 from diel.explain.cause import because, why_computed
 from diel.explain.text import Explanation, again_step, documents, next_step, tail
 from diel.explain.wait import SHOWN
+from diel.journal.records import Failed
 from diel.journal.stage_history import Attempt, spread
 from diel.results import RunReader
 from diel.results.usage import advise
@@ -21,9 +21,6 @@ from diel.states import RunState, TaskState
 from diel.status.sections import doubt, unexported
 from diel.status.stage import cause_of, joined_lines
 from diel.values import bare, format_duration, task_text
-
-if TYPE_CHECKING:
-    from diel.journal.records import Failed
 
 MANY = 1000
 """How many omitted tasks to look at for the reason."""

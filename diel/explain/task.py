@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import Any, assert_never
 
 from diel.attempt.bundle import AT_LAUNCHER
 from diel.digits import texts_apart
@@ -26,6 +26,7 @@ from diel.explain.attempts import (
 from diel.explain.cause import Difference, because, why_computed
 from diel.explain.text import WIDE, Explanation, again_step, next_step, section, tail
 from diel.explain.wait import SHOWN
+from diel.journal.records import Cause, Result, Said
 from diel.journal.stage_history import ranges
 from diel.modules.sources import newest
 from diel.results import DROPPED, RunReader, suspects
@@ -39,9 +40,6 @@ from diel.tasks.link import Link
 from diel.tasks.results import output_of, outputs_of
 from diel.tasks.watched import Watch
 from diel.values import bare, point_text, task_text
-
-if TYPE_CHECKING:
-    from diel.journal.records import Cause, Result, Said
 
 UNCAUSED: Cause = {}
 NO_FAILURE: Said = {"class": "app", "message": ""}

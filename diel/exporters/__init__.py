@@ -8,17 +8,15 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from diel.artifacts import Artifact
 from diel.errors import DielError, UsageError, counted
 from diel.files import filling
+from diel.journal.records import Fail, Made, Result
 from diel.results import RunReader
 from diel.states import TaskState
 from diel.tasks.results import output_of
-
-if TYPE_CHECKING:
-    from diel.journal.records import Fail, Made, Result
 
 __all__ = ["TOOLS", "take_out"]
 Writer = Callable[[RunReader, Path, Path], list[str]]

@@ -6,20 +6,17 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING
 
 from diel.axes.domain import Domain
 from diel.errors import DielError, counted
+from diel.journal.records import Made
 from diel.journal.segment import Reader
 from diel.journal.snapshot import look_at
+from diel.journal.stage_history import StageHistory
 from diel.paths import RunPaths
 from diel.results import RunReader
 from diel.status.run import Status, fold_status
 from diel.timeline import Timeline, read_timeline
-
-if TYPE_CHECKING:
-    from diel.journal.records import Made
-    from diel.journal.stage_history import StageHistory
 
 
 class RunView:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from functools import cache, cached_property, partial
 from itertools import groupby, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from diel.artifacts import Artifact
 from diel.axes.adaptive import Adaptive, adaptive_axes
@@ -27,6 +27,7 @@ from diel.errors import DielError, SpecError, UsageError, did_you_mean
 from diel.form import NOT_AS_IT_SHOULD_BE
 from diel.graph import StageGraph, build
 from diel.journal.history import History
+from diel.journal.records import Failed, Made, OfTask, Record, Result, Skipped
 from diel.journal.segment import Damaged, decode, segments
 from diel.journal.snapshot import read_behind_flaws, read_run, told_damage
 from diel.journal.stage_history import Attempt, StageHistory, covers
@@ -53,9 +54,6 @@ from diel.tasks.stage_run import StageRun
 from diel.tasks.watched import Watch
 from diel.values import task_text
 from diel.version import __version__
-
-if TYPE_CHECKING:
-    from diel.journal.records import Failed, Made, OfTask, Record, Result, Skipped
 
 Found = TypeVar("Found")
 MAX_RUNS = 50

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from diel.errors import UsageError, counted, did_you_mean
 from diel.graph.stage_graph import reach
+from diel.journal.records import Made
 from diel.results.picked import picked_tasks, tasks_at
 from diel.results.reader import RunReader
 from diel.results.suspect import suspects
@@ -21,9 +22,6 @@ from diel.status.surrogate import audit_document, audited
 from diel.table import Listing
 from diel.tasks.results import output_of, outputs_of
 from diel.terms import SIMULATED
-
-if TYPE_CHECKING:
-    from diel.journal.records import Made
 
 Place = Mapping[str, int]
 """The coordinates of a row: a point of each of its axes."""

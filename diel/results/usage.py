@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from diel.errors import counted
+from diel.journal.records import Done, Fail
 from diel.results.picked import tasks_at
 from diel.results.reader import RunReader
 from diel.spec import Resources, Stage, never_ends
@@ -14,11 +15,8 @@ from diel.states import FailureClass
 from diel.table import Listing
 from diel.values import format_duration, format_size
 
-if TYPE_CHECKING:
-    from diel.journal.records import Done, Fail
-
-    Attempt = tuple[Done | Fail, Resources]
-    """How an attempt ended, and what it had asked for."""
+Attempt = tuple[Done | Fail, Resources]
+"""How an attempt ended, and what it had asked for."""
 
 MEASURED = (
     *("cpu_seconds", "system_seconds", "memory_bytes", "read_bytes", "written_bytes"),

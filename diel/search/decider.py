@@ -5,21 +5,19 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from diel.axes.adaptive import Adaptive, Standing
 from diel.errors import DielError
 from diel.expressions import ExpressionError, parse_expression
 from diel.journal.axis_history import Context, Course, Round
+from diel.journal.records import CourseKey
 from diel.project.requests import read_cancels
 from diel.spec import Workflow
 from diel.states import TaskState
 from diel.tasks.ledger import Ledger
 from diel.tasks.results import output_of, outputs_of
 from diel.tasks.stage_run import StageRun
-
-if TYPE_CHECKING:
-    from diel.journal.records import CourseKey
 
 Earlier = Callable[[str], Iterable[tuple[int, float]]]
 """What a task reported of a metric in an earlier run: each value with its step."""

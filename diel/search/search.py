@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import starmap
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from diel.axes.adaptive import Adaptive, SearchAxis
 from diel.digits import number_text
@@ -22,6 +21,7 @@ from diel.expressions import ExpressionError
 from diel.extensions import SEARCHERS, class_named
 from diel.files import replacing
 from diel.journal.axis_history import Context, Course, Trial
+from diel.journal.records import JudgedRecord, TrialRecord
 from diel.project.requests import ask_cancel
 from diel.project.run_file import read_run_file
 from diel.search.decider import Decider, Deciding, Earlier, Unjudged
@@ -33,9 +33,6 @@ from diel.tasks.results import origin_dirs
 from diel.tasks.stage_run import StageRun
 from diel.values import as_float
 from diel.version import __version__
-
-if TYPE_CHECKING:
-    from diel.journal.records import JudgedRecord, TrialRecord
 
 SLOW = 0.25
 """Seconds of drawing that are worth a file."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from diel.controller.controller import Controller
 from diel.errors import counted
 from diel.journal.history import History
+from diel.journal.records import BlockFacts, Made
 from diel.journal.stage_history import StageHistory
 from diel.paths import here
 from diel.plan import Plan
@@ -23,9 +23,6 @@ from diel.status.stage import StageStatus, count_text
 from diel.table import short_path, shown, texts
 from diel.tasks.results import artifact_path
 from diel.values import format_duration
-
-if TYPE_CHECKING:
-    from diel.journal.records import BlockFacts, Made
 
 WINDOW = 15.0
 """Seconds over which a stage's rate is measured."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from diel.errors import DielError, UsageError
 from diel.journal.form import refuse_damaged
 from diel.journal.history import History
+from diel.journal.records import Result
 from diel.journal.segment import Reader
 from diel.journal.snapshot import read_run
 from diel.journal.stage_history import StageHistory
@@ -22,9 +23,6 @@ from diel.results import RunReader
 from diel.states import TaskState
 from diel.status.run import Status, fold_status
 from diel.timeline import Timeline, load_timeline
-
-if TYPE_CHECKING:
-    from diel.journal.records import Result
 
 Answer = TypeVar("Answer")
 MOST_FLAWS = 20

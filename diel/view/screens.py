@@ -9,7 +9,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
+from typing import Any, BinaryIO, ClassVar
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -27,6 +27,7 @@ from textual.worker import Worker, WorkerState
 
 from diel.carried import PYTHON
 from diel.errors import MISTAKE, DielError
+from diel.journal.records import Result
 from diel.journal.segment import Reader
 from diel.paths import RunPaths
 from diel.results.printed import PRINTED, find_output
@@ -35,9 +36,6 @@ from diel.status.stage import failure_lines
 from diel.values import format_duration, format_size, point_text
 from diel.view.charts import draw, harmless, metric_charts, state_text
 from diel.view.run_watch import RunWatch
-
-if TYPE_CHECKING:
-    from diel.journal.records import Result
 
 SHARE = 5
 """Looking takes at most one part in this many of the time."""

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from xml.parsers.expat import ExpatError, ParserCreate
 
 from diel.artifacts import files_of
 from diel.errors import counted
+from diel.journal.records import Made
 from diel.page.panel import Cell, Grid, Part, Picture, Plot, Text
 from diel.page.plot import FEW, Column, Row, amount, figure, kind_of, layer, one_of, thinned, tips
 from diel.page.run_view import POINTS, RunView, good_of
@@ -22,9 +23,6 @@ from diel.table import shown
 from diel.tasks.results import artifact_home, outputs_of
 from diel.terms import SIMULATED
 from diel.values import format_size, is_finite
-
-if TYPE_CHECKING:
-    from diel.journal.records import Made
 
 GRID = 5
 """The fewest points along both axes of a heat map."""
