@@ -13,10 +13,10 @@ from diel.check.command import missing_shells
 from diel.check.demand import Range, range_of, shared_room_flaws
 from diel.check.environment import missing_environments, missing_files
 from diel.check.launcher import with_launcher, words_of
-from diel.check.service import check_room
 from diel.errors import Problem, SpecError, counted
 from diel.graph import Gang, Key, StageGraph, gangs
 from diel.graph.judge import AxisPlan, judge_of
+from diel.graph.stage_graph import reach
 from diel.modules.catalogue import Module
 from diel.site import Shape, Site, Unplaceable, ask_of, find_site, lacks, rooms
 from diel.spec import Resources, Workflow
@@ -214,7 +214,7 @@ def make_plan(checked: Checked, site: Site, earlier: Iterable[Problem] = ()) -> 
         held = {name: (stage.pool, stage.cores) for name, stage in stages.items()}
         shapes = {name: stage.shape for name, stage in stages.items()}
         if checked.workflow.any_stage(lambda stage: stage.asks):
-            problems += check_room(checked, site, held, {name: shape.label for name, shape in shapes.items()})
+            problems += _check_service_room(checked, site, held, shapes)
         if checked.workflow.any_stage(lambda stage: stage.joined):
             problems += _check_gang_room(checked, site, held, shapes)
     if problems:
@@ -243,6 +243,57 @@ def _stage_plan(checked: Checked, site: Site, name: str) -> tuple[Site, StagePla
         seconds=ask.seconds if demand is None else demand.seconds,
         demand=demand,
     )
+
+
+def _check_service_room(
+    checked: Checked, site: Site, placed: Mapping[str, tuple[str, int]], shapes: Mapping[str, Shape]
+) -> list[Problem]:
+    """Find consumers without room beside their services, which would wait for ever. `placed` gives a task's
+    pool and cores by stage, `shapes` its shape."""
+    stages = checked.workflow.stages
+    sharing = [name for name, stage in stages.items() if stage.service is not None or stage.asks]
+    problems = list(shared_room_flaws(checked, site, sharing))
+    for name, stage in stages.items():
+        if stage.service is not None or not stage.asks:
+            continue
+        needed = reach(stage.asks, lambda other: stages[other].asks)
+        for pool, room in rooms(site).items():
+            here = [n for n in (*needed, name) if not site.scheduled or placed[n][0] == pool]
+            held = {other: placed[other][1] * stages[other].replicas for other in here}
+            total = sum(held.values())
+            if total <= room:
+                continue
+            cores = counted(held.pop(name, 0), "core")
+            parts = [f"'{other}' {many}" for other, many in held.items() if many]
+            where = f"pool '{pool}'" if pool else "this machine"
+            message = f"'{name}' needs {cores} beside those of its services ({', '.join(parts)}): "
+            message += f"{total} in all, and {where} has {room}"
+            hint = "take fewer replicas or cores"
+            if not site.scheduled:
+                hint += ", or write `shared_cores: true` if a service works while its consumers wait for it"
+            problems.append(checked.document.problem(("stages", name, "services"), message, hint))
+            break
+        else:
+            problems += _too_many_shapes(checked, site, [name, *needed], shapes)
+    return problems
+
+
+def _too_many_shapes(
+    checked: Checked, site: Site, stages: Sequence[str], shapes: Mapping[str, Shape]
+) -> Iterator[Problem]:
+    """Report a stage and its services that need too many blocks: each shape has its own, and a service's
+    block stays."""
+    by_pool: dict[str, dict[str, None]] = {}
+    for name in stages:
+        by_pool.setdefault(shapes[name].pool, {})[shapes[name].label] = None
+    for pool, distinct in by_pool.items():
+        if site.scheduled and len(distinct) > site.pools[pool].blocks:
+            message = (
+                f"'{stages[0]}' and its services need blocks of {len(distinct)} shapes at the same time "
+            )
+            message += f"({', '.join(distinct)}), and pool '{pool}' may have {site.pools[pool].blocks}"
+            hint = "give them the same resources, put one into another pool, or raise the pool's `blocks`"
+            yield checked.document.problem(("stages", stages[0], "services"), message, hint)
 
 
 def _check_gang_room(

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from diel.artifacts import Artifact
-from diel.digits import LEAST, MOST, column_digits, number_text
 from diel.errors import DielError
-from diel.values import clock, spelled
+from diel.values import LEAST_DIGITS, MOST_DIGITS, clock, column_digits, number_text, spelled
 
 NARROW = 40
 """Characters of a cell that are shown; CSV and JSON have all."""
@@ -112,13 +111,13 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def texts(rows: Sequence[Sequence[Any]], width: int = NARROW, least: int = LEAST) -> list[list[str]]:
+def texts(rows: Sequence[Sequence[Any]], width: int = NARROW, least: int = LEAST_DIGITS) -> list[list[str]]:
     """Return the cells of rows as people read them: floats in as many digits as tell them apart."""
     digits = column_digits([*zip(*rows, strict=True)], least)
     return [[shown(cell, width, places) for cell, places in zip(row, digits, strict=True)] for row in rows]
 
 
-def shown(value: Any, width: int = NARROW, digits: int = MOST) -> str:
+def shown(value: Any, width: int = NARROW, digits: int = MOST_DIGITS) -> str:
     """Return a value for people, on one line of at most `width` characters; no path or number is cut."""
     if value is None:
         return ""

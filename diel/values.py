@@ -1,4 +1,4 @@
-"""Values as text: YAML's plain words, durations, sizes; read for diel, and written for people.
+"""Values as text: YAML's plain words, durations, sizes, numbers; read for diel, and written for people.
 
 Plain words are those of YAML 1.2's core schema (1.2.2, section 10.3.2), whatever a parser would make of them:
 `1e-3` is a float; `no`, `on`, `01:00:00` and dates are text; `0o17` is 15 and `017` is 17.
@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, TypeGuard
 
 _WORDS: dict[str, Any] = {
@@ -28,7 +28,7 @@ _INTEGER = re.compile(r"[-+]?[0-9]+")
 _OCTAL = re.compile(r"0o[0-7]+")
 _HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_MOST_DIGITS = 25
+_LONGEST_WHOLE = 25
 """More digits than any 64-bit number needs, and few enough for int() to read at once."""
 SMALLEST, LARGEST = -(2**63), 2**64 - 1
 BEYOND = "a number beyond 1.8e308, the largest that a double holds"
@@ -43,6 +43,12 @@ MAX_DURATION = 366 * 86400.0
 MAX_SIZE = 2**60
 MOST_SHOWN = 6
 """Parameters of a task that are shown with its name."""
+LEAST_DIGITS = 6
+"""The fewest significant digits of a float, where fewer tell it apart too."""
+MOST_DIGITS = 17
+"""Digits that tell any two doubles apart; a text of so many is the shortest that gives the same float."""
+_LARGEST_SHOWN = 1.7e308
+_BARS = "▁▂▃▄▅▆▇█"
 
 
 def resolve(text: str) -> Any:
@@ -127,7 +133,7 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _whole(text: str, base: int) -> int:
     digits = text.lstrip("+-")[2:] if base != 10 else text.lstrip("+-")
     digits = digits.lstrip("0") or "0"
-    if len(digits) <= _MOST_DIGITS:
+    if len(digits) <= _LONGEST_WHOLE:
         value = int(digits, base) * (-1 if text.startswith("-") else 1)
         if SMALLEST <= value <= LARGEST:
             return value
@@ -222,6 +228,62 @@ def format_size(size: float) -> str:
             return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     return f"{size:.1f} PiB"
+
+
+def column_digits(columns: Sequence[Iterable[Any]], least: int = LEAST_DIGITS) -> list[int]:
+    """Return how many significant digits tell the numbers of each column from all others of the columns.
+
+    What is no finite number is passed over.
+    """
+    owners: dict[float, set[int]] = {}
+    for place, column in enumerate(columns):
+        for value in column:
+            if type(value) in (int, float) and abs(value) < _LARGEST_SHOWN:
+                owners.setdefault(float(value), set()).add(place)
+    digits = [least] * len(columns)
+    for low, high in pairwise(sorted(owners)):
+        for place in owners[low] | owners[high]:
+            while digits[place] < MOST_DIGITS and f"{low:.{digits[place]}g}" == f"{high:.{digits[place]}g}":
+                digits[place] += 1
+    return digits
+
+
+def digits_apart(numbers: Iterable[Any], least: int = LEAST_DIGITS) -> int:
+    """Return how many significant digits tell these numbers apart."""
+    return column_digits([numbers], least)[0]
+
+
+def number_text(number: float, digits: int = MOST_DIGITS) -> str:
+    """Return a float in so many significant digits, without zeros at its end; whole numbers keep all."""
+    text = repr(number) if digits >= MOST_DIGITS or not math.isfinite(number) else f"{number:.{digits}g}"
+    whole = abs(number) < 1e15 and number == int(number)
+    return f"{number:.0f}" if whole and float(text) != number else text
+
+
+def grouped_text(number: float, digits: int = MOST_DIGITS) -> str:
+    """Return a number as text, with commas between thousands from five digits on."""
+    if not 1e4 <= abs(number) < 1e15:
+        return number_text(number, digits)
+    if digits >= MOST_DIGITS:
+        return f"{number:,}".removesuffix(".0")
+    after = max(0, digits - 1 - math.floor(math.log10(abs(number))))
+    text = f"{number:,.{after}f}"
+    return text.rstrip("0").rstrip(".") if after else text
+
+
+def sparkline(values: Sequence[float | None]) -> str:
+    """Return bars from the least value to the most; a dot where there is none, a cross for no finite one."""
+    finite = [value for value in values if value is not None and math.isfinite(value)]
+    low, high = min(finite, default=0.0), max(finite, default=0.0)
+    scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
+    bars = {value: _BARS[round((value - low) * scale) if scale else 3] for value in finite}
+    return "".join("·" if value is None else bars.get(value, "×") for value in values)
+
+
+def texts_apart(numbers: Sequence[float], least: int = LEAST_DIGITS) -> list[str]:
+    """Return the texts of numbers that stand beside each other."""
+    digits = digits_apart(numbers, least)
+    return [number_text(number, digits) for number in numbers]
 
 
 def value_text(value: Any, width: int = 32) -> str:

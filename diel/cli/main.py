@@ -88,6 +88,7 @@ _TOGETHER = {
     "list": "status",
     "path": "logs",
     "submit": "run",
+    "validate": "plan",
     "view": "status",
     "client": "shard",
 }

@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 from diel.comparison.scatter import Shift, middle, paired, unpaired
-from diel.digits import digits_apart, number_text
 from diel.errors import DielError, counted
 from diel.expressions.aggregates import AGGREGATES
 from diel.form import NOT_AS_IT_SHOULD_BE
@@ -21,7 +20,7 @@ from diel.states import RunState
 from diel.status.columns import columns, paint, printable
 from diel.table import shown, texts
 from diel.terms import SIMULATED
-from diel.values import clock, format_duration, is_finite, json_value, value_text
+from diel.values import clock, digits_apart, format_duration, is_finite, json_value, number_text, value_text
 
 JITTER = 0.1
 """Seconds by which a single task can be late for no reason of its own, as machines that are shared are."""

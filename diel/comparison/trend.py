@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from diel.comparison.comparison import Ended, Point, Side, change_text, numbers, point_name
 from diel.comparison.scatter import middle
-from diel.digits import sparkline
 from diel.errors import DielError, UsageError, did_you_mean
 from diel.paths import RunPaths
 from diel.project.runs import all_runs
@@ -19,7 +18,7 @@ from diel.results.rows import stage_and_output
 from diel.status.columns import columns, paint, paint_state, printable
 from diel.table import Listing, texts
 from diel.terms import SIMULATED
-from diel.values import clock, format_duration, json_value
+from diel.values import clock, format_duration, json_value, sparkline
 
 MOST_POINTS = 12
 """Tasks of a stage up to which each point is followed by itself; of more the median is."""

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, assert_never
 
 from diel.attempt.bundle import AT_LAUNCHER
-from diel.digits import texts_apart
 from diel.environments.prepared import Prepared
 from diel.errors import DielError
 from diel.explain import wait
@@ -39,7 +38,7 @@ from diel.table import shown
 from diel.tasks.link import Link
 from diel.tasks.results import output_of, outputs_of
 from diel.tasks.watched import Watch
-from diel.values import bare, point_text, task_text
+from diel.values import bare, point_text, task_text, texts_apart
 
 UNCAUSED: Cause = {}
 NO_FAILURE: Said = {"class": "app", "message": ""}

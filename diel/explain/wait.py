@@ -12,7 +12,6 @@ from typing import Any
 
 from diel.axes.adaptive import NOT_BEGUN, Adaptive, Standing
 from diel.axes.domain import Group
-from diel.digits import texts_apart
 from diel.drawing import picked_points
 from diel.errors import counted, likeness
 from diel.explain.text import Explanation
@@ -25,7 +24,7 @@ from diel.status.axis import AxisStatus, course_text, scores_text, what_text
 from diel.status.columns import printable
 from diel.tasks.link import Link, Verdict
 from diel.tasks.selection import ChoosingLink
-from diel.values import task_text
+from diel.values import task_text, texts_apart
 
 SHOWN = 5
 """The most tasks, courses of an axis, picked points, or reasons to name; the rest are counted."""

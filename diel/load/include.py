@@ -26,7 +26,7 @@ from diel.spec.forms.sample import seed_of
 from diel.spec.hyperparameter import Hyperparameter
 from diel.spec.model import NAME_PATTERN, Later, StoredAs, free_name, quote
 from diel.spec.stage import Stage
-from diel.spec.workflow import SECTIONS, Workflow, WrittenStage
+from diel.spec.workflow import SECTIONS, PartialStage, Workflow
 
 Parts = dict[tuple[str, str], Part]
 
@@ -532,4 +532,4 @@ class Composed(Workflow):
     hyperparameters: dict[Dotted, Later[Hyperparameter]] = Field(default_factory=dict)
     axes: dict[Dotted, Annotated[Axis, StoredAs(AxisForm, "axis")]] = Field(default_factory=dict)
     stages: dict[Dotted, Stage] = Field(min_length=1)
-    templates: dict[Dotted, WrittenStage] = Field(default_factory=dict)
+    templates: dict[Dotted, Later[PartialStage]] = Field(default_factory=dict)

@@ -17,7 +17,6 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from diel.digits import column_digits
 from diel.errors import DielError
 from diel.files import put
 from diel.form import NOT_AS_IT_SHOULD_BE
@@ -27,7 +26,7 @@ from diel.page.plot import SERIES, STATES
 from diel.page.run_view import RunView
 from diel.status.columns import MAX_ROWS, columns, markdown_table, plain, printable, shorten, width_of
 from diel.status.sections import SECTIONS, View
-from diel.values import bare
+from diel.values import bare, column_digits
 
 
 def panel_data(panel: parts.Panel) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
-from diel.digits import grouped_text
 from diel.errors import DielError, counted
 from diel.page.graph import waits
 from diel.page.panel import Bar, Cell, Facts, Grid, Part, Text
@@ -19,7 +18,7 @@ from diel.results.usage import advise
 from diel.states import RunState, TaskState
 from diel.status.sections import asked_first
 from diel.status.stage import StageStatus, count_text, joined_lines, tolerated_text
-from diel.values import clock, format_size
+from diel.values import clock, format_size, grouped_text
 
 TONES = {RunState.SUCCEEDED: "good", RunState.FAILED: "bad", RunState.INTERRUPTED: "bad"}
 _LIKELY = 1.28

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from diel.digits import grouped_text
+from diel.values import grouped_text
 
 if TYPE_CHECKING:
     from diel.page.run_view import RunView

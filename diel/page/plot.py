@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
-from diel.digits import MOST, digits_apart
 from diel.page.panel import FEWEST, Alternatives, Cell, Grid, Plot
 from diel.table import shown
-from diel.values import format_duration, is_finite
+from diel.values import MOST_DIGITS, digits_apart, format_duration, is_finite
 
 Row = Mapping[str, Any]
 Kind = Literal["number", "log", "name"]
@@ -122,7 +121,7 @@ def _least(values: Iterable[Any]) -> int:
     """Return the fewest digits of a column; of whole numbers all."""
     finite = [abs(value) for value in values if is_finite(value)]
     whole = all(isinstance(value, int) for value in finite)
-    return max(FEWEST, min(len(f"{max(finite, default=0)}"), MOST)) if whole else FEWEST
+    return max(FEWEST, min(len(f"{max(finite, default=0)}"), MOST_DIGITS)) if whole else FEWEST
 
 
 def _tick_format(channel: str, layers: Iterable[Mapping[str, Any]], numbers: Mapping[str, list[Any]]) -> str:
@@ -133,7 +132,7 @@ def _tick_format(channel: str, layers: Iterable[Mapping[str, Any]], numbers: Map
     low, high = min(finite, default=0.0), max(finite, default=0.0)
     ratio = max(abs(low), abs(high)) / (high - low) if high > low else 0.0
     finest = 3 + math.ceil(math.log10(ratio)) if 0 < ratio < math.inf else 0
-    return f".{min(max(finest, _least(finite)), MOST)}~g"
+    return f".{min(max(finest, _least(finite)), MOST_DIGITS)}~g"
 
 
 def _formatted(

@@ -15,7 +15,6 @@ from itertools import starmap
 from pathlib import Path
 
 from diel.axes.adaptive import Adaptive, SearchAxis
-from diel.digits import number_text
 from diel.errors import counted
 from diel.expressions import ExpressionError
 from diel.extensions import SEARCHERS, class_named
@@ -31,7 +30,7 @@ from diel.states import FailureClass, TaskState, TrialState
 from diel.tasks.metrics import FILE, Metrics
 from diel.tasks.results import origin_dirs
 from diel.tasks.stage_run import StageRun
-from diel.values import as_float
+from diel.values import as_float, number_text
 from diel.version import __version__
 
 SLOW = 0.25

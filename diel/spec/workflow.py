@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, ValidationError, model_validator
-from pydantic_core.core_schema import CoreSchema, no_info_plain_validator_function
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from diel.spec.environment import Environment
 from diel.spec.forms import Axis, AxisForm
@@ -44,24 +43,16 @@ class PartialStage(Stage):
         yield from ()
 
     @classmethod
-    def check(cls, value: Any) -> Any:
+    def model_validate(cls, obj: Any, **options: Any) -> Any:
         """Refuse wrong keys, whatever is missing."""
         try:
-            return cls.model_validate(value)
+            return super().model_validate(obj, **options)
         except ValidationError as error:
             if any(detail["type"] != "missing" for detail in error.errors()):
                 raise
-            return value
+            return obj
 
 
-class _Partial:
-    """Built once a file uses it, as with `Later`."""
-
-    def __get_pydantic_core_schema__(self, _: Any, __: GetCoreSchemaHandler) -> CoreSchema:
-        return no_info_plain_validator_function(PartialStage.check)
-
-
-WrittenStage = Annotated[PartialStage, _Partial()]
 SECTIONS = ("hyperparameters", "axes", "environments", "templates", "stages")
 """The keys that a workflow shares with those that include it."""
 
@@ -80,7 +71,7 @@ class Include(SpecModel):
         default_factory=dict,
         description="Its hyperparameters: hp.NAME of one here, a default, or changed keys.",
     )
-    stages: dict[InnerName, WrittenStage] = Field(
+    stages: dict[InnerName, Later[PartialStage]] = Field(
         default_factory=dict, description="What its stages have otherwise than in its file, as by `extends`."
     )
 
@@ -105,7 +96,7 @@ class Workflow(SpecModel):
         default_factory=dict, description="Environments of programs, by name: modules, packages, containers."
     )
     stages: dict[Label, Stage] = Field(min_length=1, description="The nodes of the graph.")
-    templates: dict[Label, WrittenStage] = Field(
+    templates: dict[Label, Later[PartialStage]] = Field(
         default_factory=dict, description="Parts of stages, which stages extend."
     )
     include: dict[Label, Later[Include]] = Field(

@@ -14,14 +14,23 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from diel.axes.domain import Domain, Factor
-from diel.digits import MOST, digits_apart, number_text, sparkline
 from diel.errors import counted
 from diel.journal.axis_history import AxisFacts, AxisHistory, Context, Course, Round, Trial, front, ranked
 from diel.journal.history import History
 from diel.paths import RunPaths
 from diel.states import TaskState, TrialState
 from diel.status.columns import columns, paint, printable, shorten
-from diel.values import as_float, format_duration, is_finite, json_value, value_text
+from diel.values import (
+    MOST_DIGITS,
+    as_float,
+    digits_apart,
+    format_duration,
+    is_finite,
+    json_value,
+    number_text,
+    sparkline,
+    value_text,
+)
 
 CourseState = Literal["waiting", "running", "over", "failed"]
 """`waiting` has not begun, or its run has no controller; `failed` is over without a point to hand on."""
@@ -559,17 +568,17 @@ def course_text(axis: AxisStatus, course: CourseStatus) -> str:
     return f"{end_text(axis, course)} ({what_text(axis)})"
 
 
-def scores_text(trial: Trial, digits: int = MOST) -> str:
+def scores_text(trial: Trial, digits: int = MOST_DIGITS) -> str:
     """Return the values of a trial, one for each objective."""
     return ", ".join(short(value, digits) for value in trial.values)
 
 
-def hp_text(values: Mapping[str, Any], digits: int = MOST) -> str:
+def hp_text(values: Mapping[str, Any], digits: int = MOST_DIGITS) -> str:
     """Return `hidden=32, learning_rate=0.01`."""
     return ", ".join(f"{name}={short(value, digits)}" for name, value in values.items())
 
 
-def short(value: object, digits: int = MOST) -> str:
+def short(value: object, digits: int = MOST_DIGITS) -> str:
     """Return a value as people read it in a row: so many digits of a float."""
     if isinstance(value, float):
         return number_text(value, digits)

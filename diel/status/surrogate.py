@@ -6,13 +6,13 @@ import math
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from diel.digits import texts_apart
 from diel.errors import counted
 from diel.journal.history import History
 from diel.journal.stage_history import StageHistory, ranges
 from diel.journal.surrogate import CONFIDENCE, Bound, SurrogateHistory, bound_of
 from diel.states import TaskState
 from diel.status.columns import LINE, paint, printable, shorten, tasks_text
+from diel.values import texts_apart
 
 _FAR = "more than a number can say"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from diel.comparison.trend import Measure, read_trend, trend_document, trend_lines, trend_table
-from diel.digits import sparkline
 from diel.errors import UsageError
 from diel.page.comparison import trend_page
+from diel.values import sparkline
 from tests.comparison.test_comparison import sweep
 from tests.handmade import Handmade
 

@@ -1,4 +1,4 @@
-"""`diel plan`: what would run where, at what cost."""
+"""`diel validate`: what is wrong in a workflow file; `diel plan`: what would run where, at what cost."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import click
 
 from diel.check.imports import refuse_missing
 from diel.check.remarks import column_lines, column_types, warnings
-from diel.cli.commands.validate import tasks_text
 from diel.cli.options import Output, WorkflowOptions, json_option, sized_option, workflow_options
-from diel.errors import UsageError, counted
+from diel.errors import Problem, SpecError, UsageError, counted
 from diel.paths import RunPaths
 from diel.plan import Plan, StagePlan, make_plan, prepare
 from diel.project.run_file import RunOptions, Sizes
@@ -35,6 +34,58 @@ HOMES = {
 }
 POOL = "<the command line of Parsl's worker pool, known when the run has started>"
 WIDTH = 72
+
+
+@click.command("validate")
+@workflow_options()
+@json_option
+def validate(out: Output, **options: Unpack[WorkflowOptions]) -> int:
+    """Give the file, line and column of each mistake. Nothing is run. The exit code is 0 for a good file and
+    2 for a wrong one.
+    """
+    file = str(options["file"])
+    try:
+        plan = prepare(**options)
+    except UsageError as error:
+        if not out.as_json:
+            raise
+        message, _, hint = str(error).partition("\n    ")  # of the command line: it has no place in the file
+        own = [Problem(file, 1, 1, "", message, hint)]
+        problems = error.problems if isinstance(error, SpecError) else own
+        wrong = [problem._asdict() for problem in problems]
+        out.show(lambda: {"valid": False, "file": file, "problems": wrong}, ())
+        return error.exit_code
+    remarks = list(warnings(plan.checked, options["runs"]))
+    for problem in () if out.as_json else remarks:
+        click.echo(f"warning: {problem}", err=True)
+    lines = [f"{file}: good: {counted(len(plan.stages), 'stage')}, {_tasks_text(plan)}"]
+    lines += [f"    {line}" for line in column_lines(plan.checked)]
+    if unread := sorted({module.reference for module in plan.modules.values() if not module.digest}):
+        lines.append(f"    read only where their packages are: {', '.join(unread)}")
+    document = {
+        "valid": True,
+        "file": file,
+        "problems": [],
+        "workflow": plan.workflow.name,
+        "stages": len(plan.stages),
+        "tasks": plan.tasks,
+        "tasks_known": _known_tasks(plan),
+    }
+    more = {"columns": column_types(plan.checked), "warnings": [problem._asdict() for problem in remarks]}
+    out.show(lambda: document | more, lines)
+    return 0
+
+
+def _known_tasks(plan: Plan) -> int:
+    return sum(stage.tasks or 0 for stage in plan.stages.values())
+
+
+def _tasks_text(plan: Plan) -> str:
+    """Count the tasks: `96+… tasks` if only the run will show the rest."""
+    number = _known_tasks(plan)
+    if plan.tasks is None:
+        return f"{number:,}+… tasks"
+    return f"{'up to ' if plan.may_end_early else ''}{counted(number, 'task')}"
 
 
 @click.command("plan")
@@ -215,7 +266,7 @@ def lines_of(plan: Plan) -> Iterator[str]:
     rest = "" if plan.tasks is not None else ": the run will show the rest"
     for label, adaptive in plan.adaptive.items():
         yield f"{adaptive.axis.word:<14} {label}: {adaptive}"
-    yield f"tasks          {tasks_text(plan)}{rest}"
+    yield f"tasks          {_tasks_text(plan)}{rest}"
     yield f"core-hours     {_cost(plan)}"
     yield f"longest chain  {' → '.join(plan.critical_path)}"
     cores = counted(plan.capacity, "core")

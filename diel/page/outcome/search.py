@@ -10,7 +10,6 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from diel.digits import texts_apart
 from diel.errors import DielError, counted
 from diel.journal.axis_history import Trial, ranked
 from diel.page.outcome.result import named_output
@@ -36,7 +35,7 @@ from diel.results.metrics import curves
 from diel.spec import Hyperparameter
 from diel.states import TrialState
 from diel.status.axis import AxisStatus, CourseStatus, at_text, course_name, course_text
-from diel.values import is_finite, scalar
+from diel.values import is_finite, scalar, texts_apart
 
 COURSES = 4
 """The most searches of one axis that are drawn; an axis inside others has one for each of their points."""
