@@ -16,8 +16,8 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from diel.check.known import Axes, Known, Place
 from diel.check.launcher import words_of
+from diel.check.violations import Axes, Known, Place
 from diel.errors import Problem
 from diel.expressions import Template, parse, parse_expression, parse_tree
 from diel.expressions.expression import Chain, Lazily

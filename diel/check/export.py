@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from diel.check.environment import own_places
-from diel.check.known import Known
 from diel.check.names import visible_names
 from diel.check.scripts import named_files
-from diel.check.violations import Check
+from diel.check.violations import Check, Known
 from diel.errors import counted
 from diel.expressions import ExpressionError, Template, parse
 from diel.files import resolved

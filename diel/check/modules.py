@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from diel.check.environment import brings_packages
-from diel.check.known import Axes, Known, Place
 from diel.check.names import Names
-from diel.check.violations import Check
+from diel.check.violations import Axes, Check, Known, Place
 from diel.expressions import ExpressionError, Template, Tree, parse_expression, parse_tree
 from diel.graph import Key
 from diel.graph.gang import stream_inputs

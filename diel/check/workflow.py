@@ -12,13 +12,12 @@ from diel.check.command import check_command
 from diel.check.contracts import DECLARE, check_contracts, check_metrics, check_outputs, known_outputs
 from diel.check.export import check_exports
 from diel.check.gathers import check_conditions, check_gathers
-from diel.check.known import MOST, Known
 from diel.check.launcher import check_launcher
 from diel.check.modules import check_designs, check_module, find_modules
 from diel.check.names import check_expressions, check_untils, check_values, visible_names
 from diel.check.search import check_searches, check_whens
 from diel.check.surrogate import check_surrogates
-from diel.check.violations import Check, check_axes
+from diel.check.violations import MOST, Check, Known, check_axes
 from diel.errors import MAX_PROBLEMS, SpecError, counted, did_you_mean
 from diel.expressions import ExpressionError, Template, names_in, parse, parse_expression, walk
 from diel.files import flaw_of
