@@ -243,8 +243,8 @@ def comparison_lines(contrast: RunDiff) -> Iterator[str]:
     """Yield all of it, each part under its name; parts without a difference in one line."""
     first, second = contrast.names
     yield from columns([["", first, second], *([item.name, *both_texts(item)] for item in contrast.facts)])
-    yield from _differences("hyperparameters", contrast.names, contrast.hyperparameters)
-    yield from _differences("versions and surroundings", contrast.names, contrast.versions)
+    yield from _differences("hyperparameters", contrast.hyperparameters)
+    yield from _differences("versions and surroundings", contrast.versions)
     if contrast.workflow:
         yield from ("", paint("stages that are not the same", bold=True))
         yield from columns(
@@ -271,7 +271,7 @@ def _value(value: Any) -> str:
     return "–" if value is None else shown(value)
 
 
-def _differences(title: str, names: Sequence[str], facts: Sequence[Unequal]) -> Iterator[str]:
+def _differences(title: str, facts: Sequence[Unequal]) -> Iterator[str]:
     yield ""
     if not facts:
         yield f"{title}: the same"

@@ -79,7 +79,7 @@ def write(run: RunReader, into: Path, target: Path) -> list[str]:
         entries = [*_entries(run, all_tasks)]
         for entry in entries:
             run_id = _begin(client, experiment, entry, top)
-            _log(client, run_id, entry, [*_metrics(run, entry, tasks, reported)])
+            _log(client, run_id, entry, [*_metrics(entry, tasks, reported)])
             _copy(run, [tasks[key] for key in entry.tasks if key in tasks], artifacts / run_id / "artifacts")
             _end(client, run_id, entry)
         _end(client, top, own)
@@ -159,7 +159,6 @@ def _end(client: MlflowClient, run_id: str, entry: MlflowRun) -> None:
 
 
 def _metrics(
-    run: RunReader,
     entry: MlflowRun,
     tasks: Mapping[Key, TaskOutcome],
     reported: Mapping[str, Mapping[int, Mapping[str, Curve]]],

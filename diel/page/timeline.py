@@ -70,10 +70,10 @@ def parts(view: RunView) -> Iterator[Part]:
         yield Text(f"{lost:,} that began {gone}.", "note")
 
 
-def rows_of(timeline: Timeline, most: int) -> list[str]:
+def rows_of(timeline: Timeline) -> list[str]:
     """Return the name of the row of each lane: a worker of a node, or the node where there are too many."""
     lanes = timeline.lanes
-    if len(lanes) > most:
+    if len(lanes) > ROWS:
         return [lane.node or "others" for lane in lanes]
     ordinals: Counter[str] = Counter()
     rows = []
@@ -84,7 +84,7 @@ def rows_of(timeline: Timeline, most: int) -> list[str]:
 
 
 def _spans(timeline: Timeline, spans: Sequence[Span], clock: Clock, names: Sequence[str]) -> Plot:
-    rows = rows_of(timeline, ROWS)
+    rows = rows_of(timeline)
     values = [
         {
             "row": rows[span.lane],
@@ -136,7 +136,7 @@ def _height(rows: Sequence[str]) -> float:
 
 def _binned(timeline: Timeline, clock: Clock, names: Sequence[str], count: int) -> Plot:
     """Return by row and bin the stage that took most of the time, and the share of time in use."""
-    rows, factor = rows_of(timeline, ROWS), 1
+    rows, factor = rows_of(timeline), 1
     while (clock.end - clock.begin) / (timeline.width * factor) > BINS:
         factor *= 2
     wide = timeline.width * factor
@@ -161,7 +161,7 @@ def _binned(timeline: Timeline, clock: Clock, names: Sequence[str], count: int) 
     spec = {"data": {"values": values}, "height": _height(rows), "layer": [bars, bad]}
     where = "node" if len(timeline.lanes) > ROWS else "worker"
     caption = f"{count:,} attempts: what each {where} mostly did, the darker the busier"
-    return Plot(caption, spec, _by_row(timeline, rows, clock))
+    return Plot(caption, spec, _by_row(timeline, rows))
 
 
 def _bin(
@@ -179,7 +179,7 @@ def _bin(
     }
 
 
-def _by_row(timeline: Timeline, rows: Sequence[str], clock: Clock) -> Grid:
+def _by_row(timeline: Timeline, rows: Sequence[str]) -> Grid:
     totals: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
     for stage in timeline.stages.values():
         for lane, bins in stage.lanes.items():
@@ -237,6 +237,7 @@ def _end_of(block: Any) -> str:
 
 
 MOST_STAGES = 24
+BINS_OF_CORES = 160
 _OTHERS = "other stages"
 _AXIS = {
     "title": "cores",
@@ -386,14 +387,12 @@ def _driven(view: RunView, end: float) -> Iterator[tuple[float, float]]:
     yield from ((began, end) for began, _ in epochs[-1:])
 
 
-def busy_cores(
-    view: RunView, cores: Mapping[str, Cores], most: int = 160
-) -> tuple[float, dict[str, dict[int, float]]]:
+def busy_cores(view: RunView, cores: Mapping[str, Cores]) -> tuple[float, dict[str, dict[int, float]]]:
     """Return the width of a bin in seconds, and the busy cores by stage and bin."""
     timeline, end = view.timeline, view.until
     totals: dict[str, defaultdict[int, float]] = {}
     width, factor = timeline.width, 1
-    while (end - timeline.origin) / (width * factor) > most:
+    while (end - timeline.origin) / (width * factor) > BINS_OF_CORES:
         factor *= 2
 
     def add(name: str, bins: Bins, number: float) -> None:

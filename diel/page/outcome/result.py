@@ -342,7 +342,7 @@ def _point_column(run: RunReader, place: int, name: str, axis: str, rows: Sequen
     values = points.columns[points.parameters.index(name)]
     if isinstance(values, range):
         return Column(key, name, "number", counts=True)
-    elif getattr(values, "powers", False):
+    if getattr(values, "powers", False):
         kind = "log"
     return Column(key, name, kind)
 
