@@ -100,8 +100,13 @@ class Limits(NamedTuple):
     """Whether the warning is of the stage's own timeout, and not of a walltime or the block's end."""
 
 
+NO_LIMITS = Limits()
+
+
 def limits_of(work: Work, began: float, block: BlockHere | None) -> Limits:
     """Return the limits of an attempt. Without a block there is no limit by walltime."""
+    if block is None and work.timeout is None:
+        return NO_LIMITS
     timeout = None if work.timeout is None else began + work.timeout
     walltime = None if work.walltime is None or block is None else began + work.walltime
     end = None if block is None else block.end

@@ -18,7 +18,7 @@ from diel.attempt.bundle import Failure, Request
 from diel.attempt.launcher import AT_HOME, NOT_HERE, Launches, is_at_home, words_of_warning
 from diel.attempt.leftovers import check_closed, end_left
 from diel.attempt.mpi import STALE, World
-from diel.attempt.reaper import is_full, signal_group
+from diel.attempt.reaper import is_full
 from diel.attempt.usage import counted
 from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.errors import ModuleError
@@ -156,7 +156,6 @@ def spawn(words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, attempt
     attempt.writing = left.writing
     with dog.lock:
         dog.end()
-        signal_group(child, signal.SIGKILL)
         status = attempt.usage.reap(child, left.processes)
     if attempt.verdict is not None:
         raise attempt.verdict

@@ -16,7 +16,7 @@ import psutil
 
 from diel.artifacts import Artifacts
 from diel.attempt.bundle import Failure
-from diel.attempt.reaper import LEFT, end_all, go_on, lives, orphans, signal_group
+from diel.attempt.reaper import LEFT, end_all, end_unlisted, go_on, lives, orphans, signal_group
 from diel.attempt.usage import descendants
 from diel.states import FailureClass
 
@@ -43,6 +43,7 @@ def end_left(folder: str, command: int = 0, words: Sequence[str] = ()) -> Left:
     `command` is its first process, which has ended and is not reaped yet; it began with `words`.
     """
     if not orphans() - {command}:
+        end_unlisted(command)
         return Left()
     if not command:
         go_on(_pools())

@@ -309,8 +309,15 @@ def _set_subreaper() -> bool:
 def orphans() -> set[int]:
     """Return what the running command left behind so far, and the command itself until it is reaped."""
     children = _children() if _adopts else set()
-    _strangers.intersection_update(children)  # a number is given again
+    if _strangers:
+        _strangers.intersection_update(children)  # a number is given again
     return children - _strangers
+
+
+def end_unlisted(command: int) -> None:
+    """End what a command left in its group, where this process does not adopt it and so cannot list it."""
+    if command and not _adopts:
+        signal_group(command, signal.SIGKILL)
 
 
 def go_on(processes: set[int]) -> None:

@@ -37,7 +37,7 @@ class Surroundings:
             put(nothing, "{}")
         self._nothing = str(nothing)
         self._paths = paths
-        self._root = str(paths.root)
+        self._of_run = {"DIEL_RUN_ID": paths.run_id, "DIEL_RUN_DIR": str(paths.root)}
         self._tasks = str(paths.tasks)
 
     def variables(self, attempt: RunningAttempt) -> dict[str, str]:
@@ -45,8 +45,7 @@ class Surroundings:
         work, request, limits, task_dir = attempt.work, attempt.request, attempt.limits, attempt.task_dir
         deadline = "" if limits.deadline is None else f"{limits.deadline:.3f}"
         return {
-            "DIEL_RUN_ID": self._paths.run_id,
-            "DIEL_RUN_DIR": self._root,
+            **self._of_run,
             "DIEL_STAGE": work.stage,
             "DIEL_TASK_ID": f"{work.stage}/{request.index}",
             "DIEL_ATTEMPT": str(request.attempt),

@@ -121,7 +121,8 @@ class Watchdog:
             faulthandler.dump_traceback_later(attempt.work.timeout + LATE, exit=True, file=2)
 
     def end(self) -> None:
-        if self._watched is not None and self._watched.in_process:
+        attempt = self._watched
+        if attempt is not None and attempt.work.timeout is not None and attempt.in_process:
             faulthandler.cancel_dump_traceback_later()
         self._watched = None
 

@@ -15,6 +15,7 @@ from diel.attempt.reaper import LEFT, adopt, has_children
 
 PARAMS, INPUTS = ".params.json", ".inputs.json"
 """The files in which a command finds its inputs."""
+OWN = frozenset((PARAMS, INPUTS))
 
 
 class Spare:
@@ -46,10 +47,12 @@ class Spare:
         left."""
         if not self._adopts or LEFT or (work.module is not None and has_children()):
             return
-        with contextlib.suppress(FileNotFoundError):  # a function may remove its own directory
-            names = set(os.listdir(task_dir))
-            if all(name in (PARAMS, INPUTS) and _is_own(f"{task_dir}/{name}") for name in names):
+        try:
+            names = frozenset(os.listdir(task_dir))
+            if names <= OWN and all([_is_own(f"{task_dir}/{name}") for name in names]):
                 self._kept = (task_dir, os.stat(task_dir).st_mtime_ns, names)
+        except FileNotFoundError:  # a function may remove its own directory
+            return
 
     def drop(self, work: Work) -> None:
         """Remove the last one of a bundle, which a command's task keeps."""

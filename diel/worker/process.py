@@ -471,6 +471,8 @@ def _continued(work: Work, failure: Failure) -> Failure:
 
 def hold_names(work: Work, request: Request, made: Mapping[str, object]) -> None:
     """Raise Failure where a parameter of the task's axes and what it made could be taken for each other."""
+    if not made:
+        return
     returns = {} if work.module is None else work.module.signature.returns or {}
     for name, own in request.point.items():
         fits = name in made if name in returns else made.get(name, own) == own
