@@ -322,7 +322,10 @@ def _is_below(path: str, directory: str) -> bool:
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=str).encode
+
+
 def digest_of(parts: Iterable[Any]) -> str:
     """Return the digest of JSON values: the same for the same values, whatever the order of keys."""
-    text = json.dumps(list(parts), sort_keys=True, separators=(",", ":"), default=str)
+    text = _encode(list(parts))
     return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()

@@ -183,7 +183,10 @@ class History:
         return any(stage.held for stage in self.stages.values())
 
     def stage(self, name: str) -> StageHistory:
-        return self.stages.setdefault(name, StageHistory("analysis", 0, bytearray()))
+        stage = self.stages.get(name)
+        if stage is None:  # `setdefault` would make one for each record
+            stage = self.stages[name] = StageHistory("analysis", 0, bytearray())
+        return stage
 
     def _controller(self, record: records.ControllerRecord) -> None:
         self.epoch = max(self.epoch, record["epoch"])

@@ -45,7 +45,9 @@ class Results:
         if number is None:
             number = self._numbers[segment] = len(self._segments)
             self._segments.append(segment)
-        numbers, offsets = self._places.setdefault(stage, (array("I"), array("Q")))
+        if stage not in self._places:
+            self._places[stage] = array("I"), array("Q")
+        numbers, offsets = self._places[stage]
         if index >= len(numbers):
             missing = index + 1 - len(numbers)
             numbers.extend([0] * missing)
