@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from diel.artifacts import Artifact, File, artifacts_in, digest_of
@@ -187,7 +188,7 @@ class Recipe:
 
     def is_wanted(self, index: int) -> bool:
         """Return whether `when` holds for a task. Raise ExpressionError and MissingInput."""
-        return self._texts.is_wanted(self.scope(index))
+        return self._texts.is_wanted(partial(self.scope, index))
 
     def resolve(self, index: int) -> Request:
         """Work out a task but for its attempt. Raise ExpressionError, MissingInput and ModuleError."""

@@ -6,7 +6,7 @@ Each name is computed when an expression asks for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -212,16 +212,12 @@ class Scope(Mapping[str, Any]):
         self.sources = sources
         self.index = index
         self._attempt = attempt
+        self.point = sources.run.point(index)
         self._values: dict[str, Any] = {} if inputs is None else {"inputs": inputs}
         self.join: Callable[[Any], Any] | None = None
         """The treatment of a gathered value that a command takes."""
         self.branches: set[Key] = set()
         """The edges of the branches that expressions took."""
-
-    @cached_property
-    def point(self) -> dict[str, Any]:
-        """The value of each axis parameter of the task."""
-        return self.sources.run.point(self.index)
 
     def join_by(self, join: Callable[[Any], Any] | None) -> None:
         """Set the treatment of gathered values; parameters are evaluated again, for texts hold some."""

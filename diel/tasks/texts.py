@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import posixpath
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +59,11 @@ class Texts:
             chains.add(("task", "index"))
         return chains
 
-    def is_wanted(self, scope: Scope) -> bool:
-        """Return whether `when` holds for a task."""
+    def is_wanted(self, scope: Callable[[], Scope]) -> bool:
+        """Return whether `when` holds for a task, whose scope is made only where it is read."""
         if self._when is None or isinstance(self._when, bool):
             return self._when is not False
-        return self._when.truth(scope)
+        return self._when.truth(scope())
 
     def paths(self, scope: Scope) -> dict[str, str]:
         """Return the output files of a task. Raise ModuleError for one outside its directory."""

@@ -49,7 +49,7 @@ class Spare:
             return
         try:
             names = frozenset(os.listdir(task_dir))
-            if names <= OWN and all([_is_own(f"{task_dir}/{name}") for name in names]):
+            if names <= OWN and all(_is_own(f"{task_dir}/{name}") for name in names):
                 self._kept = (task_dir, os.stat(task_dir).st_mtime_ns, names)
         except FileNotFoundError:  # a function may remove its own directory
             return
