@@ -306,6 +306,7 @@ _KEPT = (
     ),
     _OfProcess("matplotlib.pyplot", lambda it: it.get_fignums(), lambda it, _: it.close("all"), lambda _: []),
 )
+_LIBRARIES = {setting.library for setting in _KEPT}
 State = tuple[Any, ...]
 _File = tuple[object, ...]
 
@@ -329,10 +330,12 @@ class Loaded(NamedTuple):
             _importer.clear()
             sys.path[:] = self.path
             _put_back(_before[0])
+            _modules[:] = [len(sys.modules)]
 
     def _called(self, key: str, places: Sequence[Any], named: Mapping[str, Any]) -> Any:
         sys.path[:] = self.path
-        _put_back(self.state)
+        if self.state is not _before[0] or _modules != [len(sys.modules)]:
+            _put_back(self.state)
         _seed(key)
         _importer.append(self.file)
         _repeated.clear()
@@ -342,6 +345,9 @@ class Loaded(NamedTuple):
 
 _imported: dict[_File, tuple[State, Context, list[str], frozenset[str]]] = {}
 _before: list[State] = []
+_modules: list[int] = []
+"""How many modules were loaded when the state was last put back: nothing else changes it between calls."""
+_latest: list[tuple[Module, Loaded]] = []
 _path: list[str] = []
 _importer: list[_File] = []
 """The file that is imported, or whose function runs."""
@@ -349,6 +355,9 @@ _importer: list[_File] = []
 
 def load(module: Module) -> Loaded:
     """Load a function; its import draws alike each time. Raises ModuleError, and what the import raises."""
+    if _latest and _latest[0][0] is module:  # that of the task before in its bundle
+        return _latest[0][1]
+    _latest.clear()
     if not _before:
         _before.append(_read())
         _path.extend(sys.path)
@@ -361,12 +370,16 @@ def load(module: Module) -> Loaded:
         _importer.append(file)
         try:
             context.run(load_function, module)
-            _imported[file] = context.run(_read), context, sys.path[:], frozenset(_repeated)
+            state = context.run(_read)
+            state = state if any(_changes(_before[0], state)) else _before[0]
+            _imported[file] = state, context, sys.path[:], frozenset(_repeated)
         finally:
             _importer.clear()
             _repeated.clear()
             _put_back(_before[0])
-    return Loaded(file, load_function(module), *_imported[file])
+    loaded = Loaded(file, load_function(module), *_imported[file])
+    _latest.append((module, loaded))
+    return loaded
 
 
 def _library(name: str) -> Any:
@@ -378,11 +391,12 @@ def _library(name: str) -> Any:
 
 def _read(without: str = "") -> State:
     """Read the state of all libraries that are loaded, but for one that is just being imported."""
-    libraries = ((setting, _library(setting.library)) for setting in _KEPT)
-    return tuple(
-        None if library is None or setting.library.partition(".")[0] == without else setting.read(library)
-        for setting, library in libraries
-    )
+    loaded = {
+        name: library
+        for name in _LIBRARIES
+        if (library := _library(name)) is not None and name.partition(".")[0] != without
+    }
+    return tuple([of.read(loaded[of.library]) if of.library in loaded else None for of in _KEPT])
 
 
 def _put_back(state: State) -> None:

@@ -83,22 +83,36 @@ class Surroundings:
         )
 
 
-def restore(before: Mapping[str, str], own: Mapping[str, str], addresses: Sequence[int]) -> None:
-    """Undo what a function changed of the variables, but of those in `own`, which the next task sets.
+class Variables:
+    """The variables of this process, as the tasks of its functions have them one after the other."""
 
-    `addresses` are those of C's variables when it began.
-    """
-    is_changed = c_variables() != addresses
-    now = dict(os.environ)
-    for name in now.keys() - before.keys() - own.keys():
-        del os.environ[name]
-    for name, value in before.items():
-        if now.get(name) != value and name not in own:
-            os.environ[name] = value
-    if is_changed:
-        _restore_of_c()
-    if time.tzname != _ZONE:
-        time.tzset()
+    def __init__(self) -> None:
+        self._of_worker = self._present = dict(os.environ)
+        self._addresses: list[int] = []
+
+    def enter(self, own: Mapping[str, str], declared: Mapping[str, str]) -> None:
+        """Set those of a task: its own, and those that its stage declares."""
+        self._turn_to({**self._of_worker, **own, **declared})
+        if "TZ" in declared:
+            time.tzset()
+        self._addresses = c_variables()
+
+    def leave(self, own: Mapping[str, str]) -> None:
+        """Undo what a function changed and its stage declared; its task's own stay for the next one."""
+        is_changed = not self._addresses or c_variables() != self._addresses
+        if is_changed:
+            self._present = dict(os.environ)
+        self._turn_to({**self._of_worker, **own})
+        if is_changed and self._addresses:
+            _restore_of_c()
+        if time.tzname != _ZONE:
+            time.tzset()
+
+    def _turn_to(self, variables: dict[str, str]) -> None:
+        for name in self._present.keys() - variables.keys():
+            del os.environ[name]
+        os.environ.update(variables.items() - self._present.items())
+        self._present = variables
 
 
 @cache

@@ -147,11 +147,11 @@ class Usage:
     def _take_own(self, own: _Own) -> None:
         """Add what happened in this process since a function began."""
         self._own = None
-        now = _Own()  # and the peak begins anew, for a command that is started next
+        now, least = _Own(), begin_peak()
         self._cpu += now.cpu - own.cpu
         self._system += now.system - own.system
         self._add(own.moved, now.moved)
-        peak = now.ended if now.ended > own.began else now.began
+        peak = now.peak if now.peak > own.peak else least
         foreign = self._bare + self.foreign
         self._largest = max(self._largest, peak - foreign)
         self._together = max(0, self._together - foreign)
@@ -169,20 +169,23 @@ _Moved = tuple[int, int, int, int]
 """Bytes of read and write calls, bytes from and to disks."""
 
 
+def begin_peak() -> int:
+    """Let this process's peak of memory begin anew, also for a command that starts next; return it."""
+    with contextlib.suppress(OSError):  # another kernel
+        os.write(kernel_file("clear_refs", os.getpid(), os.O_WRONLY), _RESET)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
 class _Own:
-    """What this process has used so far, with the children that it waited for. Its peak begins anew."""
+    """What this process has used so far, with the children that it waited for."""
 
     def __init__(self) -> None:
         mine, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
         self.system = mine.ru_stime + children.ru_stime
         self.cpu = mine.ru_utime + children.ru_utime + self.system
         self.moved = _moved()
-        self.ended = mine.ru_maxrss * 1024
-        """Bytes that this process took at most until now."""
-        with contextlib.suppress(OSError):  # another kernel
-            os.write(kernel_file("clear_refs", os.getpid(), os.O_WRONLY), _RESET)
-        self.began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        """The same from now on."""
+        self.peak = mine.ru_maxrss * 1024
+        """Bytes that this process took at most since `begin_peak`."""
 
 
 class RankUsage(NamedTuple):

@@ -34,13 +34,13 @@ from diel.attempt.stream import held_to_streams, stream_environment
 from diel.attempt.surrogate import Consulted, ask
 from diel.attempt.surroundings import (
     Surroundings,
-    c_variables,
+    Variables,
     held_to_files,
     open_checkpoint,
-    restore,
     search_path,
     write_rendered,
 )
+from diel.attempt.usage import begin_peak
 from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.errors import DielError, JournalError, NotBegun
 from diel.journal.segment import SegmentWriter, worker_segment_name
@@ -94,6 +94,8 @@ class Worker:
         os.environ["PATH"] = search_path()
         pin_gpus(os.environ)
         self.environ = dict(os.environ)
+        self._variables = Variables()
+        begin_peak()
         self._stage_made = ""
         self._rest: deque[Request] = deque()
         self._bundle: Bundle | None = None
@@ -346,7 +348,7 @@ class Worker:
         if request.rendered:
             write_rendered(request.rendered, attempt.task_dir)
         if attempt.in_process:
-            return self._call(attempt, {**own, **declared}, own)
+            return self._call(attempt, own, declared)
         env = {**self.environ, **own, **declared}
         if attempt.environment is not None:
             env = surround(attempt, self.environ, own, declared, self.dog, disk_of(work, self.environ))
@@ -369,14 +371,12 @@ class Worker:
         return call_apart(attempt, self._surroundings.context(attempt), env, self.dog)
 
     def _call(
-        self, attempt: RunningAttempt, environ: Mapping[str, str], own: Mapping[str, str]
+        self, attempt: RunningAttempt, own: Mapping[str, str], declared: Mapping[str, str]
     ) -> tuple[Values, Artifacts]:
         """Call a function in this process."""
-        os.environ.update(environ)
-        if "TZ" in attempt.request.env:
-            time.tzset()
         assert attempt.work.module is not None
-        before, addresses = _threads(), c_variables()
+        self._variables.enter(own, declared)
+        before = _threads()
         attempt.usage.begin(attempt.work.module.path)
         try:
             results = call(attempt.work, attempt.request, self._surroundings.context(attempt))
@@ -387,7 +387,7 @@ class Worker:
             self.capture.recover()
             self.is_spent |= bool(_threads() - before)
             os.chdir(self._root)
-            restore(self.environ, own, addresses)
+            self._variables.leave(own)
 
     def _fail(self, attempt: RunningAttempt, failure: Failure) -> tuple[int, Record]:
         with self.dog.lock:
