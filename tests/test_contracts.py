@@ -209,3 +209,17 @@ def test_output_named_as_a_parameter_is_one_or_the_other(tmp_path: Path) -> None
     done = [record for record in run.records("done") if record["stage"].startswith("of_")]
     read = {record["stage"]: record["values"]["v"] for record in done}
     assert read == {"of_equal": [0, 1, 2], "of_every": [0, 100, 200]}
+
+
+def test_a_parameter_that_is_nan_is_no_other_value(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    project.module("m", "def twice(c, d):\n    return {'c': c, 'd': d, 'twice': 2 * c}")
+    project.workflow("""
+        axes: {c: {values: [.nan, 1.0]}, d: {values: [[1, .nan]]}}
+        stages:
+          silent: {over: [c], command: "echo ${{ c }}"}
+          twice: {over: [c, d], module: m:twice}
+    """)
+    run = project.run()
+    assert run.stdout("silent") == "nan\n"
+    assert repr(run.values("twice", "c")) == "[nan, 1.0]"

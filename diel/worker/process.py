@@ -471,11 +471,10 @@ def _continued(work: Work, failure: Failure) -> Failure:
 
 def hold_names(work: Work, request: Request, made: Mapping[str, object]) -> None:
     """Raise Failure where a parameter of the task's axes and what it made could be taken for each other."""
-    if not made:
-        return
     returns = {} if work.module is None else work.module.signature.returns or {}
     for name, own in request.point.items():
-        fits = name in made if name in returns else made.get(name, own) == own
+        value = made.get(name, own)
+        fits = name in made if name in returns else value == own or repr(value) == repr(own)  # NaN is not NaN
         if not (fits or name in work.promises or name in work.values or name in request.outputs):
             message = f"'{name}' is a parameter of its axes, and an output of some tasks, with another value"
             hint = "declare it under `outputs`, so that all tasks make it, or rename it"
