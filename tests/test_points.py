@@ -169,6 +169,22 @@ def test_texts_lists_and_words_of_yaml_choose_too(tmp_path: Path, typed: str, in
     assert picked_tasks(RunReader(run.paths), "a", range(9), {"n": Typed(typed)}) == [index]
 
 
+@pytest.mark.parametrize(
+    ("values", "chosen"),
+    [
+        ("[[1, 2], [1.0, 2], [3, 4.0]]", {"[1,2]": [0], "[1.0, 2]": [1], "[1.0,2]": [1], "[3, 4]": [2]}),
+        ('["1.0", "2", "a"]', {"1": [0], "1.0": [0], "2.0": [1]}),
+        ('["007", "1.10", "3.0", "3.00", a]', {"7": [], "1.1": [], "3": [], "3.0": [2]}),
+    ],
+)
+def test_a_point_is_the_one_as_typed_and_else_the_only_equal_one(
+    tmp_path: Path, values: str, chosen: dict[str, list[int]]
+) -> None:
+    run = Handmade(tmp_path, f"axes: {{n: {{values: {values}}}}}\nstages: {{a: {{over: [n], command: x}}}}")
+    read = RunReader(run.paths)
+    assert {typed: picked_tasks(read, "a", range(5), {"n": Typed(typed)}) for typed in chosen} == chosen
+
+
 def test_what_was_typed_may_be_rounded(tmp_path: Path) -> None:
     axes = "axes: {x: {linspace: [0, 1, 4]}, y: {values: [0.3333, 0.33334, 1]}}"
     run = Handmade(tmp_path, f"{axes}\nstages: {{a: {{over: [x, y], command: x}}}}")
@@ -219,7 +235,7 @@ def test_failures_that_share_a_value_are_told_together(said: str, capsys: Captur
 
 MAKER = """
 def points(key: str) -> dict:
-    return {"points": [{key: 1}, {key: 1.0}]}
+    return {"points": [{key: 1.0}, {key: 1.0}]}
 
 def one() -> dict:
     return {"v": 1}

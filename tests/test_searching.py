@@ -805,10 +805,11 @@ def test_a_hyperparameter_beside_all_results_has_the_value_of_each_trial(tmp_pat
         stages:
           score: {over: [trial], command: 'echo "{\\"loss\\": ${{ (hp.p - 2) ** 2 }}}" > "$DIEL_RESULT"', outputs: {loss: {value: int}}}
           pairs: {inputs: {loss: score.loss, p: hp.p}, command: 'echo "[${{ join(inputs.p, ",") }}]"; echo "[${{ join(inputs.loss, ",") }}]"'}
+          spoken: {inputs: {p: hp.p}, command: 'echo "${{ max(score.loss) }} ${{ join(sorted(inputs.p), ",") }} ${{ max(where(inputs.p, score.loss > 0)) }}"'}
           alone: {inputs: {p: hp.p}, command: ["echo", "${{ inputs.p }}"]}
     """
     project = Project(tmp_path).workflow(text)
     run = project.run()
-    assert run.stdout("alone") == "3\n"
+    assert (run.stdout("alone"), run.stdout("spoken")) == ("3\n", "4 1,2,3,4 4\n")
     losses = sorted(zip(*(ast.literal_eval(line) for line in run.stdout("pairs").splitlines()), strict=True))
     assert losses == [(1, 1), (2, 0), (3, 1), (4, 4)]

@@ -14,6 +14,7 @@ from diel.errors import did_you_mean
 from diel.expressions import ExpressionError, Template, parse_expression
 from diel.graph import Key, hyperparameter_reads
 from diel.graph.judge import judge_of, place_of_name
+from diel.graph.uses import hyperparameter_places
 from diel.spec import Hyperparameter, Workflow
 
 _LISTED = 1_000
@@ -30,6 +31,7 @@ def check_searches(check: Check, values: Mapping[str, Any], settings: Collection
     _check_doubles(check)
     unread = _check_unread(check)
     _check_until_values(check, values)
+    _check_beside_trials(check)
     for label, axis in check.workflow.axes.items():
         for number, name in enumerate(axis.sets):
             if name in settings and not _is_read_elsewhere(check.workflow, name):
@@ -105,6 +107,29 @@ def _read_by(expression: str | None) -> set[str]:
         return set() if expression is None else set(_reads(parse_expression(expression)))
     except ExpressionError:
         return set()  # another check reports it
+
+
+def _check_beside_trials(check: Check) -> None:
+    """Refuse a hyperparameter's own value beside results of trials that set it: theirs is meant."""
+    stages, axes = check.workflow.stages, check.workflow.axes
+    for name, stage in stages.items():
+        edges = [edge for edge in check.graph.into(name) if not (edge.axis or edge.published or edge.service)]
+        trials = {
+            read: (label, stage.inputs[edge.name].at.get(label) if edge.name else None)
+            for edge in edges
+            if edge.output is not None or edge.hyperparameter is not None
+            for label in stages[edge.upstream].over
+            if label not in stage.over and label in axes
+            for read in axes[label].sets
+        }
+        own = trials.keys() - check.set_later(name)
+        for key, read in hyperparameter_places(name, stage) if own else ():
+            if read in own and all(edge.key != key for edge in edges):
+                label, pick = trials[read]
+                at = str(pick).replace("'", "")
+                source = f"hp.{read}" if pick is None else f"{{from: hp.{read}, at: {{{label}: {at}}}}}"
+                message = f"hp.{read} is its own value here, not that of the trials of '{label}' that are read"
+                check.add(key, message, f"write inputs: {{{read}: {source}}}, and read inputs.{read}")
 
 
 def _check_until_values(check: Check, values: Mapping[str, Any]) -> None:

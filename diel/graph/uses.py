@@ -93,7 +93,7 @@ def _inputs(workflow: Workflow, name: str, reads: Reads, flaws: list[Violation])
             return
         key: Key = ("stages", name, "inputs", label)
         if declared.source.startswith("hp."):
-            yield from _hyperparameter_use(workflow, name, label, flaws)
+            yield from _hyperparameter_use(workflow, name, label, reads, flaws)
         elif (source := _split(key, declared.source, flaws)) is not None:
             yield Edge(
                 key,
@@ -111,7 +111,9 @@ def _inputs(workflow: Workflow, name: str, reads: Reads, flaws: list[Violation])
             )
 
 
-def _hyperparameter_use(workflow: Workflow, name: str, label: str, flaws: list[Violation]) -> Iterator[Edge]:
+def _hyperparameter_use(
+    workflow: Workflow, name: str, label: str, reads: Reads, flaws: list[Violation]
+) -> Iterator[Edge]:
     """Yield a hyperparameter as an input: if `at` picks a trial, its judge decides."""
     key: Key = ("stages", name, "inputs", label)
     declared = workflow.stages[name].inputs[label]
@@ -120,7 +122,7 @@ def _hyperparameter_use(workflow: Workflow, name: str, label: str, flaws: list[V
         hint = did_you_mean(read, workflow.hyperparameters)
         flaws.append(Violation(f"no hyperparameter '{read}'", hint, key))
         return
-    there = declared.at or _gathered_axes(workflow, name)
+    there = declared.at or _gathered_axes(workflow, name, reads)
     searches = [axis for axis in there if axis in workflow.axes and read in workflow.axes[axis].sets]
     if declared.at and not searches:
         hint = "`at` picks a trial of a search that has it among its `parameters`"
@@ -133,14 +135,13 @@ def _hyperparameter_use(workflow: Workflow, name: str, label: str, flaws: list[V
             yield edge._replace(hyperparameter=read, meets=(_TASK,))
 
 
-def _gathered_axes(workflow: Workflow, name: str) -> list[str]:
-    """Return the axes along which inputs of a stage get all results of others."""
-    stage, axes = workflow.stages[name], dict[str, None]()
-    for declared in stage.inputs.values():
-        source = workflow.stages.get(declared.source.rpartition(".")[0])
-        over = () if source is None else source.over
-        axes |= dict.fromkeys(axis for axis in over if axis not in stage.over and axis not in declared.at)
-    return [*axes]
+def _gathered_axes(workflow: Workflow, name: str, reads: Reads) -> list[str]:
+    """Return the axes along which inputs and expressions of a stage get all results of others."""
+    stage, stages = workflow.stages[name], workflow.stages
+    sources = [(declared.source.rpartition(".")[0], declared.at) for declared in stage.inputs.values()]
+    sources += [(reference[0], {}) for reference in reads]
+    over = [(stages[source].over, at) for source, at in sources if source in stages]
+    return [axis for axes, at in over for axis in axes if axis not in stage.over and axis not in at]
 
 
 def _split(key: Key, reference: str, flaws: list[Violation]) -> tuple[str, str] | None:
@@ -157,15 +158,21 @@ def _split(key: Key, reference: str, flaws: list[Violation]) -> tuple[str, str] 
 def hyperparameter_reads(name: str, stage: Stage, *, picked: bool = True) -> dict[str, Key]:
     """Return hyperparameters that a stage's expressions and inputs read, each with the first key that does;
     without `picked`, not those that inputs read as a trial has them."""
-    here: Key = ("stages", name)
     keys: dict[str, Key] = {}
+    for key, read in hyperparameter_places(name, stage, picked=picked):
+        keys.setdefault(read, key)
+    return keys
+
+
+def hyperparameter_places(name: str, stage: Stage, *, picked: bool = False) -> Iterator[tuple[Key, str]]:
+    """Yield each reading of a hyperparameter with its key, as `hyperparameter_reads` does."""
+    here: Key = ("stages", name)
     for key, reference in expression_references(here, stage):
         if reference[0] == "hp" and len(reference) > 1:
-            keys.setdefault(reference[1], key)
+            yield key, reference[1]
     for label, declared in stage.inputs.items():
         if declared.source.startswith("hp.") and (picked or not declared.at):
-            keys.setdefault(declared.source.removeprefix("hp."), (*here, "inputs", label))
-    return keys
+            yield (*here, "inputs", label), declared.source.removeprefix("hp.")
 
 
 def expression_references(here: Key, stage: Stage) -> Iterator[tuple[Key, tuple[str, ...]]]:

@@ -14,9 +14,11 @@ from diel.axes.adaptive import Adaptive
 from diel.errors import UsageError, did_you_mean
 from diel.results.reader import RunReader
 from diel.spec import Choice
-from diel.spec.forms.axis import Points, near, same
+from diel.spec.forms.axis import Points, alike, near, same
 from diel.values import scalar, value_text
 
+_WHOLE = re.compile(r"([-+]?(?:0|[1-9][0-9]*))(?:\.0*)?")
+"""A whole number, as `1` or `1.0`, and no id such as `007`."""
 LEAST_DIGITS = 3
 """A number with fewer digits means itself alone."""
 LOOKED_AT = 100_000
@@ -110,8 +112,15 @@ def _places(points: Points, name: str, value: Any) -> set[int]:
     """Return the points at which a parameter has a value; if none has, those that round to what was typed."""
     places = {place for meaning in _meanings(value) for place in points.places(name, meaning)}
     column = points.columns[points.parameters.index(name)]
-    if isinstance(value, Typed) and len(places) > 1:  # `007` is the text before it is the number 7
-        places = {place for place in places if value_text(column[place]) == value} or places
+    if len(places) > 1:  # `007` is the text before it is the number 7, and `[1, 2]` before it is `[1.0, 2]`
+        exact = {p for p in places if isinstance(value, Typed) and value_text(column[p]) == value}
+        exact = exact or {p for p in places if any(alike(column[p], meaning) for meaning in _meanings(value))}
+        return exact or places
+    if not places and isinstance(value, Typed) and (whole := _WHOLE.fullmatch(value)):
+        texts = () if isinstance(column, range) or hasattr(column, "place_of") else enumerate(column)
+        cells = [(p, _WHOLE.fullmatch(text)) for p, text in texts if isinstance(text, str)]
+        matches = {p for p, cell in cells if cell is not None and cell[1] == whole[1]}
+        return matches if len(matches) == 1 else set()
     if places or not (isinstance(value, Typed) and value.digits >= LEAST_DIGITS):
         return places
     number = float(value)

@@ -51,7 +51,9 @@ class Points:
         if point is None or not set(point) <= set(self.parameters):
             return []
         places = [self.places(name, value) for name, value in point.items()]
-        return sorted(set(places[0]).intersection(*places[1:])) if places else [*range(len(self))]
+        matches = sorted(set(places[0]).intersection(*places[1:])) if places else [*range(len(self))]
+        columns = [(self.columns[self.parameters.index(name)], value) for name, value in point.items()]
+        return [n for n in matches if all(alike(column[n], value) for column, value in columns)] or matches
 
     def places(self, name: str, value: Any) -> list[int]:
         """Return the indices of the points with a parameter's value; floats agree to nine digits."""
@@ -95,12 +97,19 @@ def _is(value: Any, other: Any) -> bool:
 
 def same(value: Any, other: Any) -> bool:
     """Return whether values of a point are equal: floats to nine digits; not-a-number equals itself."""
+    if isinstance(value, list) and isinstance(other, list):
+        return len(value) == len(other) and all(map(same, value, other))
     if type(value) is int and type(other) is int:
         return value == other
     numbers = () if isinstance(value, bool) or isinstance(other, bool) else (int, float)
     if isinstance(value, numbers) and isinstance(other, numbers):
         return math.isclose(value, other, rel_tol=1e-9, abs_tol=0.0) or str(value) == str(other)
     return _is(value, other)
+
+
+def alike(value: Any, other: Any) -> bool:
+    """Return whether values of a point are equal, and written with the same types: 1 and 1.0 are not."""
+    return json.dumps(value, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def keep(points: Points, path: Path) -> None:
