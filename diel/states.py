@@ -98,3 +98,7 @@ class FailureClass(StrEnum):
     """A user stopped it."""
     INTERRUPTED = "interrupted"
     """Not a failure: it stopped at a checkpoint, and continues as another attempt."""
+
+
+FINAL = "for the whole run; `diel run`"
+"""What the message of a failure holds that no resume mends."""

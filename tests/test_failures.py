@@ -554,3 +554,30 @@ def test_a_failure_at_the_head_of_a_long_chain_of_stages_is_the_runs(tmp_path: P
     chain = [f"  s{number}: {{command: ['true'], after: [s{number - 1}]}}" for number in range(1, 400)]
     project = Project(tmp_path).workflow("\n".join(["stages:", "  s0: {command: ['false']}", *chain]))
     assert "1 failed, 399 skipped" in project.diel("run", "flow.yaml", "--quiet", code=1)
+
+
+MAKERS = """
+    axes: {g: {values: [1, 2]}, cut: {from: make.cuts}, whole: {from: all.cuts}}
+    stages:
+      pre: {over: [g], command: 'test ${{ g }} = 1'}
+      make: {over: [g], after: [pre], command: 'echo "{\\"cuts\\": [1, 2]}" > "$DIEL_RESULT"', outputs: {cuts: {value: list}}}
+      use: {over: [g, cut], command: 'echo "{\\"x\\": ${{ cut }}}" > "$DIEL_RESULT"', outputs: {x: {value: int}}}
+      read: {over: [g], inputs: {x: use.x}, command: 'echo ${{ join(inputs.x) }}'}
+      all: {command: 'exit 3', outputs: {cuts: {value: list}}}
+      each: {over: [whole], command: 'echo "{\\"x\\": ${{ whole }}}" > "$DIEL_RESULT"', outputs: {x: {value: int}}}
+      sum: {command: [echo, "${{ sum(each.x) }}"]}
+"""
+
+
+def test_who_reads_points_that_were_never_made_is_told_which_task_was_to_make_them(tmp_path: Path) -> None:
+    project = Project(tmp_path).workflow(MAKERS)
+    run = project.run(code=1)
+    assert run.stdout("read", 0) == "1 2\n"
+    said = project.diel("explain", run.id)
+    assert "'use', which they read, has no result (it began with pre/1 (g=2))" in said
+    assert "'each', which they read, has no result (it began with all/0)" in said
+    said = project.diel("explain", run.id, "read/1")
+    assert "what makes the points of 'use' has no result: make/1 (g=2) skipped" in said
+    assert "it began with pre/1 (g=2)" in said
+    said = project.diel("explain", run.id, "sum/0")
+    assert "what makes the points of 'each' has no result: all/0 failed" in said

@@ -404,6 +404,9 @@ def test_a_round_that_went_on_without_a_task_fails_once_it_would_be_another(tmp_
         project.diel("resume", code=1)
         assert run.counts("sum") == {"done": 1, "failed": 1}
         assert "the points of round rest on the former" in project.diel("explain", run.id, "sum/0")
+    step = project.diel("status", run.id, code=None).split("next: ")[1]
+    assert "`diel run FILE" in step and "resume" not in step
+    assert "next: start anew with `diel run flow.yaml`: no resume" in project.diel("explain", run.id)
 
 
 MENDED = """

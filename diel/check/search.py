@@ -128,7 +128,7 @@ def _check_beside_trials(check: Check) -> None:
                 label, pick = trials[read]
                 at = str(pick).replace("'", "")
                 source = f"hp.{read}" if pick is None else f"{{from: hp.{read}, at: {{{label}: {at}}}}}"
-                message = f"hp.{read} is its own value here, not that of the trials of '{label}' that are read"
+                message = f"hp.{read} is its own value here, not of the trials of '{label}' that are read"
                 check.add(key, message, f"write inputs: {{{read}: {source}}}, and read inputs.{read}")
 
 

@@ -27,6 +27,7 @@ from diel.paths import RunPaths
 from diel.results import RunReader
 from diel.results.suspect import reached, suspect_tasks
 from diel.spec.model import MAX_POINTS
+from diel.states import FINAL
 from diel.tasks.artifact_gc import Place, Readers, ended_well, reading
 from diel.tasks.link import Link
 from diel.tasks.results import Outputs, artifact_home, outputs_digests
@@ -221,7 +222,7 @@ Refused = Mapping[tuple[str, int], str]
 """Tasks whose new results cannot count, and why."""
 REFUSED = (
     "made again, it is another result than before ({}), and the points of {} rest on the former, which hold "
-    "for the whole run; `diel run` begins another, and takes from the cache what has not changed"
+    f"{FINAL} begins another, and takes from the cache what has not changed"
 )
 
 

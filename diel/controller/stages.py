@@ -23,7 +23,7 @@ from diel.search.search import SearchDecider
 from diel.site import Ask
 from diel.site.demand import Demand
 from diel.spec.forms.axis import clashes
-from diel.states import FailureClass
+from diel.states import FINAL, FailureClass
 from diel.tasks.artifact_gc import Keeping
 from diel.tasks.axes import Axes
 from diel.tasks.ledger import Ledger
@@ -358,8 +358,8 @@ class Stages:
             open_ = stage.standing(index) is Standing.OPEN
             if open_ and not stage.history.state(index).ended and self._is_wanted(stage, index):
                 message = (
-                    "it had failed when an axis was made of this stage's results, which holds for the "
-                    "whole run; `diel run` tries it again, and takes what is done from the cache"
+                    "it had failed when an axis was made of this stage's results, which holds "
+                    f"{FINAL} tries it again, and takes what is done from the cache"
                 )
                 self._ledger.fail(stage, index, {"class": FailureClass.UPSTREAM, "message": message})
                 self.note_end(stage, index)

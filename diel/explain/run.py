@@ -121,7 +121,7 @@ def _failure(
     message, exit_code, cause = first.get("message", ""), first.get("exit_code"), cause_of(first)
     together = run.shared(stage, indices)
     stderr = first.get("stderr_tail", "")
-    step = again_step(run, tasks[0]) if tolerated else next_step(run, tasks[0], kind, exit_code)
+    step = again_step(run, tasks[0]) if tolerated else next_step(run, tasks[0], first)
     document = {
         "stage": stage,
         "class": kind,

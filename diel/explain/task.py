@@ -183,7 +183,7 @@ def _failed(run: RunReader, stage: str, index: int, attempts: list[Attempt]) -> 
     if tolerated:
         why.append(f"others went on without it, as {tolerated} allows")
         return Story(why, again_step(run, task), failure=failure)
-    return Story(why, next_step(run, task, failure["class"], failure.get("exit_code")), failure=failure)
+    return Story(why, next_step(run, task, failure), failure=failure)
 
 
 def _skipped(run: RunReader, stage: str, index: int) -> list[str]:
@@ -209,17 +209,17 @@ def _lacks(run: RunReader, stage: str, index: int) -> list[str]:
     """Return which inputs of a task have no result, and the tasks at which that began."""
     why: list[str] = []
     direct: set[str] = set()
-    for link, bad in wait.culprits(run, stage, index):
-        up = link.up.name
+    for link, up, bad in wait.culprits(run, stage, index):
         if link.missing:
             why.append(link.missing)
         elif not bad:
-            why.append(f"'{up}' was never made: {run.void.get(up, 'its axes are not known')}")
+            why.append(f"'{up.name}' was never made: {run.void.get(up.name, 'its axes are not known')}")
         else:
-            named = ", ".join(f"{link.up.task(i)} {link.up.history.state(i).label}" for i in bad[:SHOWN])
+            named = ", ".join(f"{up.task(i)} {up.history.state(i).label}" for i in bad[:SHOWN])
             more = f" and {len(bad) - SHOWN:,} more" if len(bad) > SHOWN else ""
-            why.append(f"what it reads has no result: {named}{more}")
-            direct |= {f"{up}/{i}" for i in bad}
+            what = "what it reads" if up is link.up else f"what makes the points of '{link.up.name}'"
+            why.append(f"{what} has no result: {named}{more}")
+            direct |= {f"{up.name}/{i}" for i in bad}
     if run.stages[stage].known and (lacking := run.recipe(stage).meeting.lacking(index)):
         why.append(f"joined, {lacking.text}")
     first = [task for task in wait.roots(run, stage, index) if task not in direct]

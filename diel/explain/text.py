@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from diel.errors import counted
 from diel.results import RunReader
-from diel.states import FailureClass
+from diel.states import FINAL, FailureClass
 from diel.status.columns import printable
 from diel.values import format_duration, format_size
+
+if TYPE_CHECKING:
+    from diel.journal.records import Said
 
 TAIL_LINES = 12
 """The most lines of a failed task's error output to show; `diel logs` has all."""
@@ -52,9 +55,12 @@ def again_step(run: RunReader, task: str) -> str:
     return f"`diel logs {name} {task}` shows all its output; `diel run` tries it again, and keeps the rest"
 
 
-def next_step(run: RunReader, task: str, kind: str, exit_code: int | None) -> str:
+def next_step(run: RunReader, task: str, failure: Said) -> str:
     """Return a sentence or two: where to look, what to change, how to continue."""
-    stage, name = task.partition("/")[0], run.paths.run_id
+    stage, name, exit_code = task.partition("/")[0], run.paths.run_id, failure.get("exit_code")
+    kind = failure.get("class")
+    if FINAL in failure.get("message", ""):
+        return f"start anew with `{run.run_file.command_line}`: no resume mends it; what is done is kept"
     spec = run.workflow.stages[stage].bare
     anew = "or change the workflow and `diel run` it: what is done is kept"
     again, mended = (f"then `diel resume {name}{how}`; {anew}" for how in ("", " --update"))

@@ -24,6 +24,7 @@ from diel.status.axis import AxisStatus, course_text, scores_text, what_text
 from diel.status.columns import printable
 from diel.tasks.link import Link, Verdict
 from diel.tasks.selection import ChoosingLink
+from diel.tasks.stage_run import StageRun
 from diel.values import task_text, texts_apart
 
 SHOWN = 5
@@ -139,32 +140,43 @@ def _wait(link: Link, members: Iterable[int], total: int) -> Wait:
     return Wait(name, rule_of(link), total, len(undone), states, tasks, points)
 
 
-def culprits(run: RunReader, stage: str, index: int) -> Iterator[tuple[Link, list[int]]]:
-    """Yield the links and upstream tasks that made a task skip: those that ended without a result."""
+def culprits(run: RunReader, stage: str, index: int) -> Iterator[tuple[Link, StageRun, list[int]]]:
+    """Yield the links and upstream tasks that made a task skip: those that ended without a result. Also the
+    tasks of other stages that were to make the points of these."""
     for link in run.into(stage):
-        if not link.up.known:
-            yield link, []
+        members = [*link.members(link.group_of_downstream(index))] if link.up.known else []
+        if (bad := _lost(link.up, members)) or not link.up.known:
+            yield link, link.up, bad
+        if members and link.edge.min_success < 1:
             continue
-        state = link.up.history.state
-        bad = [
-            member
-            for member in link.members(link.group_of_downstream(index))
-            if state(member).ended and not state(member).good and member not in link.up.omitted
-        ]
-        if bad:
-            yield link, bad
+        place = link.down.domain.coordinates(index) if link.down.known else {}
+        fixed = {axis: place[axis] for axis in link.edge.matched if axis in place} | (link.picked or {})
+        for maker in _makers(run, link.up):
+            here = {axis: at for axis, at in fixed.items() if axis in maker.domain.axes}
+            if bad := _lost(maker, maker.domain.matching(here)):
+                yield link, maker, bad
+
+
+def _lost(stage: StageRun, members: Iterable[int]) -> list[int]:
+    return [member for member in members if stage.history.state(member).ended and stage.has_lost(member)]
+
+
+def _makers(run: RunReader, stage: StageRun) -> Iterator[StageRun]:
+    """Yield the stages that make axes of a stage; of one without tasks, those that make its own axes."""
+    for label in stage.spec.over:
+        if (name := run.workflow.axes[label].maker) is not None:
+            yield from [run.stages[name]] if run.stages[name].known else _makers(run, run.stages[name])
 
 
 def roots(run: RunReader, stage: str, index: int, depth: int = 0) -> list[str]:
     """Return the failed or cancelled tasks at which a chain of skipped tasks begins, each once."""
     tasks: dict[str, None] = {}
-    for link, bad in culprits(run, stage, index):
+    for _, up, bad in culprits(run, stage, index):
         for member in bad[:SHOWN]:
-            state = link.up.history.state(member)
-            if state == TaskState.SKIPPED and depth < len(run.stages):
-                tasks.update(dict.fromkeys(roots(run, link.up.name, member, depth + 1)))
+            if up.history.state(member) == TaskState.SKIPPED and depth < len(run.stages):
+                tasks.update(dict.fromkeys(roots(run, up.name, member, depth + 1)))
             else:
-                tasks[f"{link.up.name}/{member}"] = None
+                tasks[f"{up.name}/{member}"] = None
         if len(tasks) >= SHOWN:
             break
     return list(tasks)[:SHOWN]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.errors import counted
 from diel.journal.history import History
-from diel.states import RunState, TaskState
+from diel.states import FINAL, RunState, TaskState
 from diel.status.axis import ROWS, axis_lines
 from diel.status.columns import columns, last_line, one_line, paint, printable, shorten, width_of
 from diel.status.run import NEVER, ServiceStatus, Status, ended_badly, is_hopeless, is_live, reason_of
@@ -397,6 +397,8 @@ def next_steps(status: Status) -> list[tuple[str, str]]:
             (f"explain {run} {task}", "says why it failed"),
             (f"logs {run} {task}", "shows what it printed"),
         ]
+    if any(FINAL in failure["message"] and not failure.get("tolerated") for failure in status.failures):
+        return [*steps, ("run FILE", "begins another run: no resume mends this; what is done is kept")]
     if "changed" in rules:
         steps.append((f"resume {run}", "goes on once the file is what it was"))
         steps.append((f"resume {run} --update", "takes it as it is now, for all that read it"))
