@@ -141,6 +141,14 @@ def conversion(source: str, need: str) -> Conversion:
     return Conversion(factor, low, need)
 
 
+def differ(first: str, second: str) -> bool:
+    """Return whether units are not the same, or cannot be compared."""
+    try:
+        return conversion(first, second) != Conversion()
+    except UnitsError:
+        return True
+
+
 def contradict(own: str, promised: str) -> bool:
     """Return whether the units that an object names are known, and others than the promised ones."""
     if own in ("", promised) or find_spec("pint") is None:

@@ -293,8 +293,7 @@ def _check_begun(check: Check, edge: Edge, expected: Input) -> None:
         for chain in template.references if isinstance(template, Template) else ():
             stage, output, *_ = (*chain, "")
             made = check.workflow.stages.get(stage)
-            promised = made and made.outputs.get(output)
-            units = promised.units if promised else made and check.workflow.carried_units(stage, output)
+            units = made and check.workflow.units_of(stage, output)
             kind, which = kind_of(check, stage, output) if made else None, "that a loop begins with"
             reader = InputUse(str(edge.name), kind=kind and kind.word, which=which)
             flaws = unit_flaws(f"{stage}.{output}", units, target, reader) if units and target else iter(())
@@ -310,7 +309,7 @@ def _check_begun(check: Check, edge: Edge, expected: Input) -> None:
 def _check_parameter(check: Check, edge: Edge, expected: Input) -> None:
     """Check what an input expects of an axis' parameter: only the units of the output that made the axis."""
     source = f"{edge.upstream}.{edge.output}"
-    units = check.workflow.carried_units(edge.upstream, str(edge.output))
+    units = check.workflow.units_of(edge.upstream, str(edge.output))
     for name in expected.expectations:
         if name != "units":
             check.add(

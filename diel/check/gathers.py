@@ -10,7 +10,16 @@ from diel.check.contracts import kind_of
 from diel.check.names import Names, visible_names
 from diel.check.violations import Check
 from diel.expressions import names_in, parse, parse_expression
-from diel.expressions.expression import JOINT, PLACES, Chain, Evaluator, Expression, ExpressionError, chain_of
+from diel.expressions.expression import (
+    JOINT,
+    PLACES,
+    Chain,
+    Evaluator,
+    Expression,
+    ExpressionError,
+    chain_of,
+    operands,
+)
 from diel.expressions.functions import OF_ONE, SCALARS, call, is_of_one, operate, refuse_lists
 from diel.expressions.gathered import Gathered, Unplaced, is_list, pointwise, readable, truth
 from diel.expressions.quantity import Undefined, Unfit
@@ -18,9 +27,12 @@ from diel.graph import Edge, Key
 from diel.graph.uses import expressions
 from diel.spec.data import TEXT
 from diel.terms import SIMULATED
+from diel.units import differ
 
 _TRUTHS = ("all(...), any(...), or a comparison of mean(...)", "one truth")
 _ONE = ("mean(...), max(...) or another aggregate", "one value")
+_IN_ITS_UNITS = ("abs", "concat", "max", "mean", "median", "min", "round", "sum", "where")
+"""Functions whose result is in the units of what they take, which meets in them."""
 _LOOKED_AT = 1000
 """The most points of an axis whose types are looked at."""
 
@@ -51,9 +63,29 @@ def _check(check: Check, key: Key, part: Expression, reads: _Reads, needs: tuple
     except ExpressionError as error:
         check.add(key, error.message, error.hint, error.offset)
         return
+    meetings: list[tuple[ast.AST, str, ast.AST, str]] = []
+    _units(part.tree or ast.Constant(0), reads, meetings)
+    for first, units, second, others in meetings:
+        if differ(units, others):
+            shown = [ast.unparse(meeting).replace(JOINT, ".") for meeting in (first, second)]
+            hint = f"read one as an input with `units` of the other: {{from: STAGE.OUTPUT, units: {units}}}"
+            check.add(key, f"{shown[0]} is in '{units}', and {shown[1]} in '{others}'", hint, part.offset)
     if needs is not None and isinstance(value, Gathered):
         message = f"{needs[1]} is needed here, and this is a value for each point of {', '.join(value.axes)}"
         check.add(key, message, f"write {needs[0]}", part.offset)
+
+
+def _units(node: ast.AST, reads: _Reads, meetings: list[tuple[ast.AST, str, ast.AST, str]]) -> str | None:
+    """Return the units of a node's numbers, None where nothing says them; add what meets in it."""
+    if (chain := chain_of(node)) is not None:
+        return reads.units(chain)
+    parts = ((part, _units(part, reads, meetings)) for part in operands(node))
+    known = [(part, units) for part, units in parts if units is not None]
+    keeps = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _IN_ITS_UNITS
+    keeps |= isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub)
+    if keeps or isinstance(node, ast.Compare):
+        meetings += [(*known[0], *pair) for pair in known[1:]]
+    return known[0][1] if known and (keeps or isinstance(node, ast.UnaryOp | ast.Subscript)) else None
 
 
 class _Reads:
@@ -87,6 +119,17 @@ class _Reads:
         if first == "params" and self._names is not None and self._names.stage is not None:
             return self._param(self._names.stage.params.get(second), deeper[:-2])
         return UNKNOWN if first == "inputs" else VALUE
+
+    def units(self, chain: Chain) -> str | None:
+        """Return the declared units of a name's numbers."""
+        first, second, *deeper = (*chain, "", "")
+        edge = self._inputs.get(second) if first == "inputs" else self._outputs.get((first, second))
+        if edge is None or deeper[:-2] or edge.output is None:
+            return None
+        stages = self._check.workflow.stages
+        units = stages[edge.downstream].inputs[second].units if first == "inputs" else None
+        units = units or self._check.workflow.units_of(edge.upstream, edge.output)
+        return units if isinstance(units, str) else None
 
     def _param(self, value: Any, deeper: list[str]) -> Any:
         """Return an example of a parameter's value: that of its expression, if the text is nothing else."""

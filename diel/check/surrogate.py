@@ -14,6 +14,7 @@ from diel.graph.service import answered, teachers, values_of
 from diel.modules.catalogue import Module
 from diel.spec import Stage, Surrogate
 from diel.terms import SIMULATED
+from diel.units import differ
 
 
 def check_surrogates(check: Check, *, whole: bool) -> None:
@@ -160,6 +161,21 @@ def _check_columns(
             message = f"the model of '{model}' predicts '{target}' ('{training}' says so), and is "
             check.add(where, f"{message}asked for {', '.join(outputs)}", f"write outputs: [{target}]")
             return
+        if target is not None:
+            _check_learned_units(check, name, training, target)
+
+
+def _check_learned_units(check: Check, name: str, training: str, target: str) -> None:
+    """Check that a model learns its target in the units that the stage declares, where both are known."""
+    own, inputs = check.workflow.units_of(name, target), check.workflow.stages[training].inputs
+    for edge in check.graph.into(training):
+        units = inputs[edge.name].units if edge.name else None
+        units = units or check.workflow.units_of(edge.upstream, str(edge.output))
+        taught = units.get(target) if isinstance(units, Mapping) else units if edge.output == target else None
+        if isinstance(own, str) and taught and differ(own, taught):
+            message = f"'{name}' declares '{target}' in '{own}', and its model learns it in '{taught}'"
+            hint = f"let '{training}' read {edge.upstream}.{edge.output} in the same units"
+            check.add(("stages", name, "outputs", target, "units"), message, hint)
 
 
 def _learned(params: Mapping[str, Any]) -> tuple[tuple[str, ...], str | None]:

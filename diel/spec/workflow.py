@@ -138,17 +138,17 @@ class Workflow(SpecModel):
                 self.axes[label] = replace(axis, types={**columns, **axis.types}, promised=columns)
         return self
 
-    def carried_units(self, stage: str, parameter: str) -> str | None:
-        """Return the units of an axis' parameter: those of the output that made the axis."""
+    def units_of(self, stage: str, name: str) -> str | dict[str, str] | None:
+        """Return the units of an output, or an axis' parameter: those of the output that made the axis."""
+        if name in self.stages[stage].outputs:
+            return self.stages[stage].outputs[name].units
         for axis in (self.axes[label] for label in self.stages[stage].over if label in self.axes):
-            if isinstance(axis, Derived) and (
-                axis.gives is None or parameter in (axis.gives or (parameter,))
-            ):
+            if isinstance(axis, Derived) and (axis.gives is None or name in (axis.gives or (name,))):
                 maker, _, output = axis.output.rpartition(".")
                 source = self.stages[maker].outputs.get(output) if maker in self.stages else None
                 units = None if source is None else source.units
                 if units is not None:
-                    return units if isinstance(units, str) else units.get(parameter)
+                    return units if isinstance(units, str) else units.get(name)
         return None
 
     def _promised(self, axis: Derived) -> dict[str, str]:

@@ -32,7 +32,7 @@ from diel.tasks.stage_run import StageRun
 from diel.tasks.stream import StreamLink
 from diel.tasks.texts import NOWHERE, Files, Texts
 from diel.tasks.watched import Watch
-from diel.units import Rule, Units, UnitsError, conversions
+from diel.units import Rule, UnitsError, conversions
 
 
 def link_of(
@@ -103,7 +103,7 @@ class Sources:
             name: conversions(units, target)
             for name, declared in run.spec.inputs.items()
             if (target := declared.units) and (chain := reference_of(declared.initially))
-            if (source := self.link_of(chain)) and (units := _units_of(source))
+            if (source := self.link_of(chain)) and (units := source.up.units_of(str(source.edge.output)))
         }
         """How values of `initially` in other units are converted, by input."""
         self._initially = {name: parse_tree(link.edge.initially) for name, link in self.inputs.items()}
@@ -320,12 +320,7 @@ def conversions_of(stage: Stage, links: Iterable[Link]) -> dict[str, Rule]:
         target = stage.inputs[name].units if name in stage.inputs else None
         if name is None or target is None:
             continue
-        units = _units_of(link)
+        units = link.up.units_of(str(link.edge.output))
         if units is not None and units != target and (rule := conversions(units, target)) is not None:
             rules[name] = rule
     return rules
-
-
-def _units_of(link: Link) -> Units | None:
-    read, outputs = str(link.edge.output), link.up.spec.outputs
-    return outputs[read].units if read in outputs else link.up.units_of(read)

@@ -16,6 +16,7 @@ from diel.site import Unplaceable
 from diel.spec import Resources, Stage
 from diel.spec.forms.axis import Points
 from diel.states import TaskState
+from diel.units import Units
 from diel.values import task_text
 
 if TYPE_CHECKING:
@@ -32,8 +33,8 @@ class StageRun:
     depth: int
     domain: Domain = UNKNOWN
     points: dict[str, Points] = field(default_factory=dict)
-    units_of: Callable[[str], str | None] = lambda _: None
-    """The units of a parameter that comes from another stage's results."""
+    units_of: Callable[[str], Units | None] = lambda _: None
+    """The units of an output, or of a parameter that comes from another stage's results."""
     adaptive: tuple[Adaptive, ...] = ()
     """The searches and loops among its axes."""
     void: bool = False
