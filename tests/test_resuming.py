@@ -409,6 +409,36 @@ def test_a_round_that_went_on_without_a_task_fails_once_it_would_be_another(tmp_
     assert "next: start anew with `diel run flow.yaml`: no resume" in project.diel("explain", run.id)
 
 
+LEFT_OUT = """
+    axes: {i: {range: 2}}
+    stages:
+      a: {over: [i], command: 'test ${{ i }} = 0 -o -e "$DIEL_RUN_DIR/../../mended" && echo "{\\"v\\": 1}" > "$DIEL_RESULT"', outputs: {v: {value: int}}}
+      sum: {inputs: {v: {from: a.v, min_success: 0.5}}, command: 'echo "{\\"n\\": ${{ sum(inputs.v) }}}" > "$DIEL_RESULT"', outputs: {n: {value: int}}}
+      strict: {inputs: {v: a.v}, command: "true"}
+      few: {when: sum.n < 2, command: [echo, few]}
+      after_few: {after: [few], command: [echo, next]}
+      later: {over: [i], after: [after_few], command: [echo, last]}
+      many: {over: [i], when: sum.n + i >= 2, command: 'echo "{\\"m\\": ${{ i }}}" > "$DIEL_RESULT"', outputs: {m: {value: int}}}
+      behind: {over: [i], after: [many], command: 'echo "{\\"m\\": ${{ i }}}" > "$DIEL_RESULT"', outputs: {m: {value: int}}}
+      all: {inputs: {m: many.m, b: behind.m}, command: [echo, "${{ inputs.m }}", "${{ inputs.b }}"]}
+"""
+
+
+def test_what_runs_after_a_stage_that_is_left_out_after_all_is_as_in_a_run_of_its_own(tmp_path: Path) -> None:
+    project = Project(tmp_path).workflow(LEFT_OUT)
+    run = project.run(code=1)
+    assert (run.counts("after_few"), run.counts("later")) == ({"done": 1}, {"done": 2})
+    assert run.stdout("all") == "1 1\n"
+    (project.folder / "mended").touch()
+    project.diel("resume")
+    anew = project.run("--no-cache")
+    for stage in anew.history().stages:
+        assert run.counts(stage) == anew.counts(stage), stage
+    assert run.counts("later") == {"skipped": 2}
+    newest = max(record["attempt"] for record in run.records("done") if record["stage"] == "all")
+    assert run.stdout("all", attempt=newest) == anew.stdout("all") == "0 1 0 1\n"
+
+
 MENDED = """
     axes: {s: {values: [1, 2, 3]}}
     stages:

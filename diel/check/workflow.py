@@ -22,7 +22,6 @@ from diel.errors import MAX_PROBLEMS, SpecError, counted, did_you_mean
 from diel.expressions import ExpressionError, Template, names_in, parse, parse_expression, walk
 from diel.files import flaw_of
 from diel.graph import Edge, Key, StageGraph, build
-from diel.graph.stage_graph import reach
 from diel.load import Document, examine, read_text
 from diel.load.document import fill_templates, read_templates
 from diel.modules.catalogue import Module
@@ -302,16 +301,9 @@ def _absent(check: Check, stage: Stage, edge: Edge, own: list[str]) -> Iterator[
                 yield f"`when` reads {'.'.join(ref)}: how many tasks share an input is known too late", hint
                 return
     for other in check.graph.into(name):
-        if not other.gathered and {*other.matched} & {*own} and _leaves_out(check, other.upstream):
+        if not other.gathered and {*other.matched} & {*own} and check.graph.leaves_out(other.upstream):
             message = f"tasks that '{other.upstream}' leaves out by `when` would read a share of the input"
             yield message, f"write the `when` of '{other.upstream}' here, and let it run over other axes"
-
-
-def _leaves_out(check: Check, name: str) -> bool:
-    """Return whether a condition may leave out tasks of a stage: its own, or one of a stage before it."""
-    into = check.graph.into
-    line = reach([name], lambda upstream: [edge.upstream for edge in into(upstream) if not edge.gathered])
-    return any(check.workflow.stages[upstream].when not in (None, True) for upstream in line)
 
 
 def _task_flaws(check: Check, stage: Stage, edge: Edge) -> Iterator[tuple[str, str]]:

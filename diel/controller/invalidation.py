@@ -144,7 +144,7 @@ class _Outdated:
         self.outputs: dict[str, dict[int, Outputs]] = {}
 
     def look_at(self, stage: StageRun) -> None:
-        links = [link for link in self._view.into(stage.name) if _reads(link)]
+        links = [link for link in self._view.into(stage.name) if _decides(self._view.graph, link)]
         decides = bool(stage.adaptive) or stage.name in self._lasting
         stays = stage.spec.service is not None or (decides and self._stays)
         outdated = []
@@ -167,7 +167,9 @@ class _Outdated:
 
     def _is_tried_again(self, stage: StageRun, index: int, links: list[Link]) -> bool:
         history = stage.history
-        if index in stage.omitted or index in history.tolerated or index in history.gone:
+        if index in stage.omitted:
+            return any(self._look(link, index)[0] for link in links)
+        if index in history.tolerated or index in history.gone:
             return False
         return all(link.edge.min_success < 1 or not self._look(link, index)[1] for link in links)
 
@@ -187,11 +189,9 @@ class _Outdated:
         return self._known[place]
 
 
-def _reads(link: Link) -> bool:
-    """Return whether tasks read results along a link that are not picked."""
-    edge = link.edge
-    reads = edge.output is not None or edge.hyperparameter is not None
-    return reads and not (edge.chosen or edge.stream)
+def _decides(graph: StageGraph, link: Link) -> bool:
+    """Return whether tasks depend on results along a link that are not picked."""
+    return graph.decides(link.edge) and not (link.edge.chosen or link.edge.stream)
 
 
 def write_again(
@@ -277,9 +277,7 @@ def _readers(graph: StageGraph, name: str, outputs: Collection[str]) -> set[str]
     while line:
         if (stage := line.pop()) not in readers:
             readers.add(stage)
-            line += [
-                edge.downstream for edge in graph.out_of(stage) if edge.output is not None or edge.service
-            ]
+            line += [edge.downstream for edge in graph.out_of(stage) if edge.service or graph.decides(edge)]
     return readers
 
 
@@ -301,7 +299,7 @@ def _resting(
     makers = {axis.maker for axis in workflow.axes.values() if axis.maker in {name, *readers}}
     if makers or any(workflow.stages[reader].service is not None for reader in readers):
         return {stage: [*run.history.stage(stage).good()] for stage in readers}
-    tasks_by_stage = reached(run, {name: tasks})
+    tasks_by_stage = reached(run, {name: tasks}, ordered=True)
     tasks_by_stage[name] = tasks_by_stage[name] - {*tasks}
     return {stage: tasks_by_stage[stage] for stage in {*readers, name} if tasks_by_stage[stage]}
 

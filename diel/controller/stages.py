@@ -61,7 +61,7 @@ class Stages:
                 plan.workflow.stages[name],
                 ledger.history.stage(name),
                 plan.graph.depth[name],
-                units_of=partial(plan.workflow.carried_units, name),
+                units_of=partial(plan.workflow.units_of, name),
             )
             for name in plan.graph.order
         }

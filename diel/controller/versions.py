@@ -19,6 +19,7 @@ from diel.controller.invalidation import Again
 from diel.controller.start import change_run_file, plan_again, watch_shared
 from diel.errors import DielError, UsageError, counted
 from diel.files import put, read_file
+from diel.graph import StageGraph
 from diel.load.document import LARGEST, kept_templates, renderings
 from diel.modules.beside import files_of
 from diel.modules.catalogue import ModuleNotFound, find
@@ -177,7 +178,7 @@ def resting_on(view: RunReader, found: list[ChangedSource]) -> Again:
     for name in view.graph.order:
         for link in view.into(name):
             if link.up.known and link.down.known and changes[link.up.name]:
-                changes[name].update(_reached(link, changes[link.up.name]))
+                changes[name].update(_reached(view.graph, link, changes[link.up.name]))
     again: dict[str, dict[int, int]] = {}
     for name, tasks in changes.items():
         history = view.stages[name].history
@@ -188,12 +189,12 @@ def resting_on(view: RunReader, found: list[ChangedSource]) -> Again:
     return again
 
 
-def _reached(link: Link, changed: set[int]) -> Iterator[int]:
+def _reached(graph: StageGraph, link: Link, changed: set[int]) -> Iterator[int]:
     """Yield the tasks that read any of these along an edge; all where it is only known while they run."""
     edge = link.edge
     if edge.chosen or edge.published or edge.stream or edge.service:
         yield from range(link.down.size)
-    elif edge.output is not None or edge.hyperparameter is not None:
+    elif graph.decides(edge):
         memo: dict[object, bool] = {}
         for index in range(link.down.size):
             group = link.group_of_downstream(index)

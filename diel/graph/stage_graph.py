@@ -191,6 +191,16 @@ class StageGraph:
         """Return these stages and all stages before them, through earlier rounds too."""
         return frozenset(reach(stages, lambda name: [edge.upstream for edge in self.into(name)]))
 
+    def leaves_out(self, name: str) -> bool:
+        """Return whether a condition may leave out tasks of a stage: its own, or one of a stage before it."""
+        line = reach([name], lambda upstream: [e.upstream for e in self.into(upstream) if not e.gathered])
+        return any(self.workflow.stages[upstream].when not in (None, True) for upstream in line)
+
+    def decides(self, edge: Edge) -> bool:
+        """Return whether tasks depend on what is upstream: on a result, or on whether it was left out."""
+        reads = edge.output is not None or edge.hyperparameter is not None
+        return reads or (not (edge.gathered or edge.service) and self.leaves_out(edge.upstream))
+
     def critical_path(self, seconds: Mapping[str, float]) -> tuple[str, ...]:
         """Return the longest chain of stages, given how long one task of each takes, in seconds."""
         import networkx  # slow to load: only where a plan asks for it

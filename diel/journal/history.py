@@ -116,6 +116,7 @@ class History:
                 epoch = epoch_of(worker) if worker else self.epoch
                 for index, attempt in record["tasks"]:
                     self.stage(record["stage"]).lose(index, attempt)
+                    self._count_verdict(record["stage"], index)
                     if self.stage(record["stage"]).try_again(index, epoch):
                         self.failures.pop((record["stage"], index), None)
                 self.stage(record["stage"]).hold_to(dict(record.get("made", ())), epoch)
@@ -355,6 +356,10 @@ class History:
             if "surrogate" in record:
                 stage.surrogate = stage.surrogate or SurrogateHistory()
                 stage.surrogate.count(index, record["surrogate"], record.get("seconds", 0.0))
+            if stage.state(index).ended:
+                left_out = stage.left_out[index] if index < len(stage.left_out) else 0
+                verdict = [stage.state(index), left_out, self.failures.get((record["stage"], index))]
+                stage.overruled[index] = verdict
             stage.set(index, state)
         stage.under_way.pop(index, None)
         stage.tolerated.pop(index, None)
@@ -364,6 +369,18 @@ class History:
             del stage.attempts[index]
         self.left.pop((record["stage"], index), None)
         self.failures.pop((record["stage"], index), None)
+
+    def _count_verdict(self, name: str, index: int) -> None:
+        """Let a verdict count that was overruled by a result which is gone."""
+        stage = self.stage(name)
+        if index in stage.overruled and not stage.state(index).ended:
+            state, left_out, failure = stage.overruled.pop(index)
+            stage.set(index, TaskState(state))
+            if left_out:
+                stage.left_out.extend(bytes(max(0, index + 1 - len(stage.left_out))))
+                stage.left_out[index] = left_out
+            if failure is not None:
+                self.failures[(name, index)] = failure
 
     def _forget_attempt(self, name: str, index: int, attempt: int) -> None:
         """Drop an attempt that ended without a result that counts."""

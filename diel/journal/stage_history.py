@@ -79,6 +79,8 @@ class StageHistory:
     """The epoch that said so: segments of controllers are folded before those of workers."""
     doubted: dict[int, int] = field(default_factory=dict)
     """By task, the attempt whose result stays though it read suspect answers, which were simulated since."""
+    overruled: dict[int, list[Any]] = field(default_factory=dict)
+    """By task, the verdict that a result overruled: it counts once that is gone, whatever is folded first."""
     fenced: dict[int, int] = field(default_factory=dict)
     """By task, the last attempt that was given up for lost: no result up to it counts."""
     resources: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -243,6 +245,7 @@ class StageHistory:
         self.under_way.clear()
         if verdicts:
             self.left_out.clear()
+            self.overruled.clear()
             self.tolerated.clear()
             self.held = []
 

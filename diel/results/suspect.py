@@ -35,16 +35,23 @@ def suspect_inputs(
 
 
 def reached(
-    run: RunReader, tasks: Mapping[str, Iterable[int]], without: Collection[str] = ()
+    run: RunReader,
+    tasks: Mapping[str, Iterable[int]],
+    without: Collection[str] = (),
+    *,
+    ordered: bool = False,
 ) -> dict[str, set[int]]:
     """Return these tasks, and those with a result that read them, directly or through others, by stage.
 
-    Tasks of the stages in `without` are left out, and what only these lead to.
+    Tasks of the stages in `without` are left out, and what only these lead to. `ordered`: also those that run
+    after others which may be left out.
     """
     tasks_by_stage = {name: set(tasks.get(name, ())) for name in run.stages}
-    links = {
-        name: [link for link in run.into(name) if link.feeds] for name in run.stages if name not in without
-    }
+
+    def leads(link: Link) -> bool:
+        return link.feeds or (ordered and link.edge.output is None and run.graph.decides(link.edge))
+
+    links = {name: [*filter(leads, run.into(name))] for name in run.stages if name not in without}
     turns = any(link.edge.follows for into in links.values() for link in into)
     more = any(tasks_by_stage.values())
     while more:
