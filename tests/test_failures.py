@@ -581,3 +581,16 @@ def test_who_reads_points_that_were_never_made_is_told_which_task_was_to_make_th
     assert "it began with pre/1 (g=2)" in said
     said = project.diel("explain", run.id, "sum/0")
     assert "what makes the points of 'each' has no result: all/0 failed" in said
+
+
+def test_what_a_namelist_cannot_hold_fails_its_task_and_says_how_to_leave_it_out(tmp_path: Path) -> None:
+    text = """
+    axes: {n: {values: [.nan, 1.5]}}
+    stages:
+      all: {over: [n], command: 'echo ${{ fortran(n) }}'}
+      finite: {over: [n], when: abs(n) < 1e300, command: 'echo ${{ fortran(n) }}'}
+    """
+    run = Project(tmp_path).workflow(text).run(code=1)
+    assert "no form for nan" in run.failure("all")["message"]
+    assert "leave it out, by `when:" in run.failure("all")["message"]
+    assert (run.counts("all"), run.counts("finite")) == ({"done": 1, "failed": 1}, {"done": 1, "skipped": 1})

@@ -405,7 +405,8 @@ def test_a_round_that_went_on_without_a_task_fails_once_it_would_be_another(tmp_
         assert run.counts("sum") == {"done": 1, "failed": 1}
         assert "the points of round rest on the former" in project.diel("explain", run.id, "sum/0")
     step = project.diel("status", run.id, code=None).split("next: ")[1]
-    assert "`diel run FILE" in step and "resume" not in step
+    assert "`diel run FILE" in step
+    assert "resume" not in step
     assert "next: start anew with `diel run flow.yaml`: no resume" in project.diel("explain", run.id)
 
 

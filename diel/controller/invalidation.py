@@ -22,6 +22,7 @@ from diel.axes.domain import Group
 from diel.errors import UsageError, did_you_mean
 from diel.graph import StageGraph
 from diel.graph.judge import deciding, references_of
+from diel.graph.stage_graph import reach
 from diel.journal.segment import SegmentWriter, worker_segment_name
 from diel.paths import RunPaths
 from diel.results import RunReader
@@ -272,13 +273,12 @@ def _differing(run: RunReader, name: str, tasks: Mapping[int, Outputs]) -> set[s
 
 def _readers(graph: StageGraph, name: str, outputs: Collection[str]) -> set[str]:
     """Return the stages that read these outputs, directly or through others, or ask services that did."""
-    readers: set[str] = set()
     line = [edge.downstream for edge in graph.out_of(name) if edge.output in outputs]
-    while line:
-        if (stage := line.pop()) not in readers:
-            readers.add(stage)
-            line += [edge.downstream for edge in graph.out_of(stage) if edge.service or graph.decides(edge)]
-    return readers
+
+    def step(stage: str) -> Iterator[str]:
+        return (edge.downstream for edge in graph.out_of(stage) if edge.service or graph.decides(edge))
+
+    return {*reach(line, step)}
 
 
 def _decided(graph: StageGraph, name: str, outputs: Collection[str]) -> Iterator[str]:
@@ -299,7 +299,7 @@ def _resting(
     makers = {axis.maker for axis in workflow.axes.values() if axis.maker in {name, *readers}}
     if makers or any(workflow.stages[reader].service is not None for reader in readers):
         return {stage: [*run.history.stage(stage).good()] for stage in readers}
-    tasks_by_stage = reached(run, {name: tasks}, ordered=True)
+    tasks_by_stage = reached(run, {name: tasks})
     tasks_by_stage[name] = tasks_by_stage[name] - {*tasks}
     return {stage: tasks_by_stage[stage] for stage in {*readers, name} if tasks_by_stage[stage]}
 

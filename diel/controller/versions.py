@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -28,6 +28,7 @@ from diel.paths import RunPaths
 from diel.plan import Plan
 from diel.project.run_file import MAX_WORKFLOW, read_kept_workflow
 from diel.results import RunReader
+from diel.results.suspect import tasks_reading
 from diel.site import read_kept_site
 from diel.spec.forms.axis import Points
 from diel.spec.forms.rows import FileForm
@@ -189,19 +190,12 @@ def resting_on(view: RunReader, found: list[ChangedSource]) -> Again:
     return again
 
 
-def _reached(graph: StageGraph, link: Link, changed: set[int]) -> Iterator[int]:
-    """Yield the tasks that read any of these along an edge; all where it is only known while they run."""
+def _reached(graph: StageGraph, link: Link, changed: set[int]) -> Iterable[int]:
+    """Return the tasks that read any of these along an edge; all where it is only known while they run."""
     edge = link.edge
     if edge.chosen or edge.published or edge.stream or edge.service:
-        yield from range(link.down.size)
-    elif graph.decides(edge):
-        memo: dict[object, bool] = {}
-        for index in range(link.down.size):
-            group = link.group_of_downstream(index)
-            if group not in memo:
-                memo[group] = not changed.isdisjoint(link.members(group))
-            if memo[group]:
-                yield index
+        return range(link.down.size)
+    return tasks_reading(link, changed) if graph.decides(edge) else ()
 
 
 def _refuse_decided(view: RunReader, stage: StageRun) -> None:

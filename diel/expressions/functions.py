@@ -278,7 +278,9 @@ def _fortran(value: Any) -> str:
     if isinstance(value, str | PurePath):
         return "'" + written(value).replace("'", "''") + "'"
     if isinstance(value, float):
-        hint = "leave it out, as where(a.e, abs(a.e) < 1e300) does, or write a case for it"
+        hint = (
+            "leave it out, by `when: abs(x) < 1e300` or where(a.e, abs(a.e) < 1e300), or write a case for it"
+        )
         raise Undefined(f"fortran: namelists have no form for {written(value)} that all compilers read", hint)
     raise Undefined(f"fortran: expected a number, a text or a truth value, found {noun(value)}")
 

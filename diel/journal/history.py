@@ -357,9 +357,8 @@ class History:
                 stage.surrogate = stage.surrogate or SurrogateHistory()
                 stage.surrogate.count(index, record["surrogate"], record.get("seconds", 0.0))
             if stage.state(index).ended:
-                left_out = stage.left_out[index] if index < len(stage.left_out) else 0
-                verdict = [stage.state(index), left_out, self.failures.get((record["stage"], index))]
-                stage.overruled[index] = verdict
+                failure = self.failures.get((record["stage"], index))
+                stage.overruled[index] = [stage.state(index), [*stage.left_out[index : index + 1]], failure]
             stage.set(index, state)
         stage.under_way.pop(index, None)
         stage.tolerated.pop(index, None)
@@ -376,9 +375,7 @@ class History:
         if index in stage.overruled and not stage.state(index).ended:
             state, left_out, failure = stage.overruled.pop(index)
             stage.set(index, TaskState(state))
-            if left_out:
-                stage.left_out.extend(bytes(max(0, index + 1 - len(stage.left_out))))
-                stage.left_out[index] = left_out
+            stage.left_out[index : index + 1] = bytes(left_out)
             if failure is not None:
                 self.failures[(name, index)] = failure
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from diel.axes.domain import Group
 from diel.results.reader import RunReader
 from diel.tasks.link import Link
-from diel.tasks.stage_run import StageRun
 
 
 def suspects(run: RunReader) -> dict[str, set[int]]:
@@ -35,52 +34,37 @@ def suspect_inputs(
 
 
 def reached(
-    run: RunReader,
-    tasks: Mapping[str, Iterable[int]],
-    without: Collection[str] = (),
-    *,
-    ordered: bool = False,
+    run: RunReader, tasks: Mapping[str, Iterable[int]], without: Collection[str] = ()
 ) -> dict[str, set[int]]:
-    """Return these tasks, and those with a result that read them, directly or through others, by stage.
+    """Return these tasks, and those with a result that rest on them, directly or through others, by stage.
 
-    Tasks of the stages in `without` are left out, and what only these lead to. `ordered`: also those that run
-    after others which may be left out.
+    Tasks of the stages in `without` are left out, and what only these lead to.
     """
     tasks_by_stage = {name: set(tasks.get(name, ())) for name in run.stages}
-
-    def leads(link: Link) -> bool:
-        return link.feeds or (ordered and link.edge.output is None and run.graph.decides(link.edge))
-
-    links = {name: [*filter(leads, run.into(name))] for name in run.stages if name not in without}
-    turns = any(link.edge.follows for into in links.values() for link in into)
+    ordered = [link for link in run.links if link.edge.output is None and link.edge.hyperparameter is None]
+    leads = [link for link in run.links if link.feeds]
+    leads += [link for link in ordered if run.graph.decides(link.edge)]
+    links = {name: [link for link in leads if link.down.name == name] for name in {*run.stages} - {*without}}
+    turns = any(link.edge.follows for link in leads if link.down.name in links)
     more = any(tasks_by_stage.values())
     while more:
-        reading = _ReaderSearch(tasks_by_stage)
         before = sum(map(len, tasks_by_stage.values()))
         for name in run.graph.order:
-            tasks_by_stage[name].update(reading.tasks(run.stages[name], links.get(name, ())))
+            is_good = run.stages[name].history.is_good
+            for link in links.get(name, ()):
+                read = tasks_reading(link, tasks_by_stage[link.up.name])
+                tasks_by_stage[name].update(filter(is_good, read))
         more = turns and sum(map(len, tasks_by_stage.values())) > before  # a round may read the one before it
     return tasks_by_stage
 
 
-class _ReaderSearch:
-    """Which tasks read any of these. Told once for each group: a million tasks may read the same one."""
-
-    def __init__(self, tasks: Mapping[str, Collection[int]]) -> None:
-        self._tasks = tasks
-        self._verdicts: dict[tuple[int, Group], bool] = {}
-
-    def tasks(self, stage: StageRun, links: Collection[Link]) -> list[int]:
-        """Return the tasks of a stage with a result that read one along these links."""
-        used = [link for link in links if link.up.known and self._tasks[link.up.name]]
-        if not used:
-            return []
-        return [i for i in stage.history.good() if any(self._is_read(link, i) for link in used)]
-
-    def _is_read(self, link: Link, index: int) -> bool:
+def tasks_reading(link: Link, tasks: Collection[int]) -> Iterator[int]:
+    """Yield the tasks that read any of these along a link. Told once for each group: a million tasks may read
+    the same one."""
+    verdicts: dict[Group, bool] = {}
+    for index in range(link.down.size) if link.up.known and tasks else ():
         group = link.group_of_downstream(index)
-        place = (id(link), group)
-        if place not in self._verdicts:
-            tasks = self._tasks[link.up.name]
-            self._verdicts[place] = any(member in tasks for member in link.members(group))
-        return self._verdicts[place]
+        if group not in verdicts:
+            verdicts[group] = any(member in tasks for member in link.members(group))
+        if verdicts[group]:
+            yield index
