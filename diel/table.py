@@ -77,16 +77,39 @@ def _arrow_column(pyarrow: Any, name: str, values: list[Any], notes: list[str]) 
     plain = [str(value) if type(value) is Artifact else value for value in values]
     for kind in (None, pyarrow.uint64()):
         with contextlib.suppress(ValueError, TypeError, OverflowError):
-            return pyarrow.array(plain, kind)
-    kinds = sorted({type(value).__name__ for value in plain} - {"NoneType"})
-    why = (
-        "whole numbers beyond 64 bits" if kinds == ["int"] else f"{' and '.join(kinds)}, no one type for all"
-    )
+            array = pyarrow.array(plain, kind)
+            if "struct<>" not in str(array.type) and all(map(_is_same, plain, array.to_pylist())):
+                return array
+    kinds = sorted({_kind(value) for value in plain if value is not None})
+    together = " and ".join(kinds)
+    why = {
+        "int": "whole numbers beyond 64 bits",
+        "float and int": "floats, and whole numbers beyond 2^53",
+        "dict": "mappings without keys",
+    }.get(together.rpartition(" of ")[2] if len(kinds) == 1 else together, f"{together}, no one type for all")
     notes.append(f"column '{name}' is text: it holds {why}")
     texts = (
         value if isinstance(value, str | None) else json.dumps(value, ensure_ascii=False) for value in plain
     )
     return pyarrow.array(list(texts), pyarrow.string())
+
+
+def _is_same(value: Any, again: Any) -> bool:
+    """Return whether a column gives a JSON value back: a whole number may be the equal float."""
+    if isinstance(value, dict):
+        return all(_is_same(item, again[key]) for key, item in value.items())
+    if isinstance(value, list):
+        return all(map(_is_same, value, again))
+    if isinstance(value, float):
+        return isinstance(again, float) and (value == again or value != value)
+    return isinstance(value, bool) == isinstance(again, bool) and bool(value == again)
+
+
+def _kind(value: Any) -> str:
+    """Return the type of a JSON value, with those of its items: `list of int`."""
+    items = [*value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
+    kinds = sorted({_kind(item) for item in items if item is not None})
+    return type(value).__name__ + (f" of {' or '.join(kinds)}" if kinds else "")
 
 
 def render(table: Listing, *, width: int = NARROW) -> Iterator[str]:

@@ -89,8 +89,52 @@ def test_a_parquet_file_keeps_types_and_says_which_columns_are_texts(tmp_path: P
     assert notes == [
         "column 'mixed' is text: it holds bool and int and str, no one type for all",
         "column 'huge' is text: it holds whole numbers beyond 64 bits",
-        "column 'list' is text: it holds list and str, no one type for all",
+        "column 'list' is text: it holds list of int and str, no one type for all",
     ]
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ([10**16 + 1, 0.1], "floats, and whole numbers beyond 2^53"),
+        ([0.5, 2**64 - 1], "floats, and whole numbers beyond 2^53"),
+        ([10**16 + 1, 1.0], "floats, and whole numbers beyond 2^53"),
+        ([1.5, True], "bool and float, no one type for all"),
+        ([[True], [1.5]], "list of bool and list of float, no one type for all"),
+        ([[1.5, 0.5], [False]], "list of bool and list of float, no one type for all"),
+        ([[10**16 + 1, 0.1]], "list of float or int, no one type for all"),
+        ([{"k": True}, {"k": 1.5}], "dict of bool and dict of float, no one type for all"),
+        ([{}, {}, None], "mappings without keys"),
+        ([[{}]], "mappings without keys"),
+        ([{"k": {}}], "mappings without keys"),
+        ([[2**64], [1]], "whole numbers beyond 64 bits"),
+    ],
+)
+def test_a_parquet_file_holds_as_text_what_no_type_of_its_own_would_give_back(
+    tmp_path: Path, values: list[object], why: str
+) -> None:
+    notes = write_parquet(table("x", *((value,) for value in values)), tmp_path / "t.parquet")
+    texts = [None if value is None else json.dumps(value) for value in values]
+    assert parquet.read_table(tmp_path / "t.parquet").to_pydict() == {"x": texts}
+    assert notes == [f"column 'x' is text: it holds {why}"]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1, 0.5, None],
+        [2**53, 0.5],
+        [math.nan, math.inf, -1],
+        [[1], [0.5], []],
+        [[math.nan]],
+        [None, None],
+        [[], []],
+        [{"k": 1, "l": [True]}, {"k": 0.5, "l": []}],
+    ],
+)
+def test_a_parquet_file_holds_numbers_that_fit_one_type(tmp_path: Path, values: list[object]) -> None:
+    assert write_parquet(table("x", *((value,) for value in values)), tmp_path / "t.parquet") == []
+    assert repr(parquet.read_table(tmp_path / "t.parquet")["x"].to_pylist()).replace(".0", "") == repr(values)
 
 
 def test_a_parquet_file_without_pyarrow_names_what_to_install(
