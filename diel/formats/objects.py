@@ -125,9 +125,11 @@ def _of_netcdf(path: str) -> Any:
     import xarray  # here: only data of this kind needs it
 
     frame = _dataset(path, None).to_dataframe().reset_index()
-    with xarray.open_dataset(path, engine="netcdf4", mask_and_scale=False) as raw:
-        scaled = [n for n, v in raw.variables.items() if {"scale_factor", "add_offset"} & v.attrs.keys()]
-        whole = raw.to_dataframe().reset_index().drop(columns=scaled)
+    with xarray.open_dataset(path, engine="netcdf4", decode_cf=False) as raw:
+        for variable in raw.variables.values():
+            for name in ("_FillValue", "missing_value"):
+                variable.attrs.pop(name, None)
+        whole = xarray.decode_cf(raw, decode_times=False).to_dataframe().reset_index()
     for name, items in whole.items():
         if frame[name].dtype.kind == "f" and items.dtype.kind in "iu":
             frame[name] = items.convert_dtypes().mask(frame[name].isna())

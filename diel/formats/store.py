@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -69,10 +70,11 @@ def open_netcdf(path: str, inside: str) -> Iterator[Content]:
 
 
 def _netcdf(variable: Any) -> FileArray:
-    packed = "scale_factor" in variable.ncattrs() or "add_offset" in variable.ncattrs()
-    dtype = _TEXT if variable.dtype is str else numpy.dtype("f8" if packed else variable.dtype)
     attributes = {**variable.__dict__, "_ARRAY_DIMENSIONS": variable.dimensions}
-    return _node(variable.shape, dtype, lambda place: variable[place or ...], attributes)
+    if variable.dtype is str:
+        return _node(variable.shape, _TEXT, lambda place: variable[place or ...], attributes)
+    variable.set_auto_maskandscale(False)  # which also masks what lies outside `valid_range`
+    return _unpacked(variable.shape, variable.dtype, variable, attributes)
 
 
 @contextlib.contextmanager
@@ -90,8 +92,15 @@ def open_zarr(path: str, inside: str) -> Iterator[Content]:
 
 
 def _zarr(array: Any) -> FileArray:
-    more = {"missing_value": array.fill_value} if "_ARRAY_DIMENSIONS" in array.attrs else {}  # of xarray
-    return _unpacked(array.shape, array.dtype, array, {**array.attrs, **more})
+    attributes, fill = dict(array.attrs), array.attrs.get("_FillValue")
+    if array.metadata.zarr_format == 3:
+        attributes["_ARRAY_DIMENSIONS"] = array.metadata.dimension_names or ()
+        if isinstance(fill, str) and array.dtype.kind == "f":  # xarray writes its bytes in base64
+            packed = fill.endswith("=")
+            attributes["_FillValue"] = numpy.frombuffer(b64decode(fill), "<f8") if packed else float(fill)
+    elif "_ARRAY_DIMENSIONS" in attributes:  # of xarray
+        attributes["_FillValue"] = array.fill_value
+    return _unpacked(array.shape, array.dtype, array, attributes)
 
 
 @contextlib.contextmanager
@@ -116,19 +125,45 @@ def open_numpy(path: str, inside: str) -> Iterator[Content]:
 
 
 def _unpacked(shape: tuple[int, ...], dtype: Any, source: Any, attributes: Mapping[str, Any]) -> FileArray:
-    """Unpack numbers by their attributes, as netCDF4 does itself."""
-    fills = (attributes.get(name) for name in ("_FillValue", "missing_value"))
-    marks = [mark for fill in fills if not isinstance(fill, str | None) for mark in numpy.ravel(fill)]
-    packed = {"scale_factor", "add_offset"} & attributes.keys()
-    if not (packed or marks) or dtype.kind not in "iuf":
-        return _node(shape, dtype, source.__getitem__, attributes)
+    """Unpack numbers as xarray does: it masks by `_FillValue` and `missing_value`, not by `valid_range`."""
+    kinds = {("i", "true"): "u", ("u", "false"): "i"}
+    kind = kinds.get((dtype.kind, _text(attributes.get("_Unsigned"))), dtype.kind)
+    whole = dtype if kind == dtype.kind else numpy.dtype(f"{kind}{dtype.itemsize}")
+    fills = [numpy.ravel(attributes.get(name, ())) for name in ("_FillValue", "missing_value")]
+    if whole is not dtype and fills[0].dtype.kind in "iuf":
+        fills[0] = fills[0].astype(dtype).astype(whole)
+    marks = [mark for fill in fills if fill.dtype.kind in "iuf" for mark in fill]
+    names = [name for name in ("scale_factor", "add_offset") if name in attributes]
+    factors = {name: numpy.ravel(attributes[name])[0] for name in names}
+    if not (marks or factors or whole is not dtype) or dtype.kind not in "iuf":
+        return _node(shape, dtype, lambda place: source[place or ...], attributes)
+    unpacked = _unpacked_type(whole, {name: factor.dtype for name, factor in factors.items()})
 
     def read(place: Any) -> Any:
-        items = numpy.ma.masked_array(piece := numpy.asarray(source[place]), numpy.isin(piece, marks))
-        scale, offset = attributes.get("scale_factor", 1), attributes.get("add_offset", 0)
-        return items * numpy.float64(scale) + offset if packed else items
+        piece = numpy.asarray(source[place or ...]).astype(whole, copy=False)
+        lacks = numpy.any([piece == mark for mark in marks], axis=0) if marks else False
+        items = numpy.ma.masked_array(piece.astype(unpacked, copy=False), lacks)
+        if "scale_factor" in factors:
+            items *= unpacked.type(factors["scale_factor"])
+        if "add_offset" in factors:
+            items += unpacked.type(factors["add_offset"])
+        return items
 
-    return _node(shape, numpy.dtype("f8") if packed else dtype, read, attributes)
+    return _node(shape, unpacked, read, attributes)
+
+
+def _unpacked_type(dtype: Any, types: Mapping[str, Any]) -> Any:
+    """Return the type that xarray chooses for numbers with factors of some types; 64 bits for whole ones."""
+    if not types:
+        return dtype
+    if [*types] == ["scale_factor"] and types["scale_factor"].kind in "iuf":
+        return types["scale_factor"] if types["scale_factor"].kind == "f" else numpy.dtype("i8")
+    wide = dtype.kind in "iu" and dtype.itemsize == 4
+    return numpy.dtype("f4" if [*types.values()] == ["f4", "f4"] and not wide else "f8")
+
+
+def _text(word: Any) -> str:
+    return word.decode() if isinstance(word, bytes) else str(word)
 
 
 def _node(
@@ -138,7 +173,7 @@ def _node(
     words = {
         name: word for name, word in (attributes or {}).items() if name in ("units", "calendar", "dtype")
     }
-    words = {name: word.decode() if isinstance(word, bytes) else str(word) for name, word in words.items()}
+    words = {name: _text(word) for name, word in words.items()}
     stored, meant = words.get("dtype", ""), dtype  # xarray's note of what it has written as numbers
     if stored == "bool" or stored.startswith("timedelta64"):
         meant = numpy.dtype(stored)

@@ -161,7 +161,9 @@ def test_missing_whole_numbers_are_no_numbers_and_no_columns_are_no_axis_without
 ) -> None:
     with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
         file.createDimension("row", 2)
-        file.createVariable("n", "i4", ("row",))[:] = numpy.ma.array([1, 2], mask=[False, True])
+        file.createVariable("n", "i4", ("row",), fill_value=-9)[:] = numpy.ma.array(
+            [1, 2], mask=[False, True]
+        )
         file.createGroup("empty")
     assert rows_of(str(tmp_path / "a.nc"), "/n", None) == [1, None]
     with pytest.raises(BadData, match="there are no columns in it; name a place"):
