@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,9 +16,10 @@ from optuna.trial import FrozenTrial
 
 from diel.errors import UsageError
 from diel.journal.axis_history import Course, Trial
-from diel.search.searcher import Searcher, Space, grid_points, place_of, within
+from diel.search.searcher import Searcher, Space, grid_points, place_of
 from diel.spec import Hyperparameter, Search
 from diel.states import TrialState
+from diel.values import spelled
 
 STATES = {
     TrialState.RUNNING: optuna.trial.TrialState.RUNNING,
@@ -119,7 +119,7 @@ class OptunaSearcher(Searcher):
                 {name: self.space.parameters[name].accept(enqueued[name]) for name in enqueued}
             )
         if self._grid is None:
-            return self._draw()
+            return self._draw({})
         point = next(self._grid, None)
         return None if point is None else self._repeat(point)
 
@@ -127,9 +127,10 @@ class OptunaSearcher(Searcher):
         lists = {name: self._lists[name] for name in hp}
         point = {name: hp[name] if of is None else place_of(hp[name], of) for name, of in lists.items()}
         self._study.enqueue_trial(point)
-        return self._draw()
+        return self._draw(hp)
 
-    def _draw(self) -> dict[str, Any]:
+    def _draw(self, known: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the next trial; Optuna would round known whole numbers beyond 2^53."""
         trial = self._study.ask()
         self._running[trial.number - len(self._earlier)] = trial
         drawn: dict[str, Any] = {}
@@ -140,8 +141,8 @@ class OptunaSearcher(Searcher):
             for name in self.space.parameters:
                 if self.space.is_drawn(name, drawn):
                     value, listed = trial._suggest(name, self._distribution(name)), self._lists[name]
-                    spec = self.space.parameters[name]
-                    drawn[name] = within(spec, value) if listed is None else listed[value]
+                    spec, exact = self.space.parameters[name], known.get(name, value)
+                    drawn[name] = spec.nearest(exact) if listed is None else listed[value]
         return drawn
 
     def _distribution(self, name: str) -> distributions.BaseDistribution:
@@ -192,9 +193,7 @@ def distribution(spec: Hyperparameter) -> distributions.BaseDistribution:
     """Return what a number is drawn from."""
     assert spec.low is not None
     assert spec.high is not None
-    low, high = spec.low, spec.high
-    if spec.step is not None:
-        high = low + math.floor((high - low) / spec.step + 1e-9) * spec.step
+    low, high = spec.low, spec.high if spec.step is None else spec.nearest(spec.high)
     if spec.type == "int":
         return distributions.IntDistribution(int(low), int(high), log=spec.log, step=int(spec.step or 1))
     return distributions.FloatDistribution(low, high, log=spec.log, step=spec.step)
@@ -334,12 +333,17 @@ def _drawn(
             space, plain = distribution(spec), value
         else:
             plain = _plain(value)
-            space = distributions.CategoricalDistribution([*map(_plain, listed)])
+            labels = [*map(_plain, listed)]
+            if len({*labels}) < len(labels):  # 1 and true are one choice for Optuna
+                labels = [*spelled(listed)]
+                plain = dict(zip(map(json.dumps, listed), labels, strict=True)).get(json.dumps(value))
+                apart[f"hp.{name}"] = value
+            space = distributions.CategoricalDistribution(labels)
         try:
             inside = space._contains(space.to_internal_repr(plain))
         except ValueError:
             inside = False
-        if inside:
+        if inside and space.to_external_repr(space.to_internal_repr(plain)) == plain:
             params[name], spaces[name] = plain, space
         else:
             apart[f"hp.{name}"] = value

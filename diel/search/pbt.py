@@ -11,7 +11,7 @@ import random
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
-from diel.search.searcher import Searcher, Space, place_of, within
+from diel.search.searcher import Searcher, Space, place_of
 from diel.spec import Hyperparameter, Search
 from diel.spec.forms.search import DEFAULT_POPULATION
 from diel.states import TrialState
@@ -104,7 +104,7 @@ class PopulationSearcher(Searcher):
             return listed[min(max(place, 0), len(listed) - 1)]
         factor = self.search.sampler.factor or FACTOR
         moved = value * factor if up else value / factor
-        return self._on_grid(spec, moved)
+        return spec.nearest(moved)
 
     def _sampled(self, spec: Hyperparameter) -> Any:
         if spec.type in ("choice", "bool"):
@@ -115,10 +115,4 @@ class PopulationSearcher(Searcher):
             drawn = math.exp(self._draw.uniform(math.log(spec.low), math.log(spec.high)))
         else:
             drawn = self._draw.uniform(spec.low, spec.high)
-        return self._on_grid(spec, drawn)
-
-    def _on_grid(self, spec: Hyperparameter, value: float) -> Any:
-        assert spec.low is not None
-        if spec.step is not None:
-            value = spec.low + round((value - spec.low) / spec.step) * spec.step
-        return within(spec, round(value) if spec.type == "int" else value)
+        return spec.nearest(drawn)

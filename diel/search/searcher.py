@@ -163,14 +163,6 @@ def conditions(spec: Hyperparameter) -> tuple[str, ...]:
     return tuple(sorted(name[1] for name in references if name[0] == "hp" and len(name) > 1))
 
 
-def within(spec: Hyperparameter, value: Any) -> Any:
-    """Return a drawn number in its type and bounds: a sum of steps can be a rounding error beyond them."""
-    assert spec.low is not None
-    assert spec.high is not None
-    kind = int if spec.type == "int" else float
-    return kind(min(max(value, spec.low), spec.high))
-
-
 def place_of(value: Any, listed: Sequence[Any]) -> int:
     """Return the place of a value in a list; 1 and true are two values."""
     return next(

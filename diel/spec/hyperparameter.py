@@ -4,6 +4,7 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -85,16 +86,31 @@ class Hyperparameter(SpecModel):
             return tuple(self.choices or ())
         if self.type == "bool":
             return (False, True)
-        if self.low is None or self.high is None or self.log or self.type == "str":
-            return None
+        last = self.last
+        return None if last is None or last >= MAX_LISTED else tuple(map(self._nth, range(last + 1)))
+
+    @property
+    def last(self) -> int | None:
+        """The place of the last value of its grid, from 0; None where its values have no grid."""
         step = self.step or (1 if self.type == "int" else None)
-        if step is None:
+        if step is None or self.low is None or self.high is None or self.log:
             return None
-        count = math.floor((self.high - self.low) / step + 1e-9) + 1
-        if count > MAX_LISTED:
-            return None
-        kind = int if self.type == "int" else float
-        return tuple(kind(min(self.low + place * step, self.high)) for place in range(count))
+        return int((Decimal(str(self.high)) - Decimal(str(self.low))) / Decimal(str(step)))
+
+    def _nth(self, place: int) -> int | float:
+        """Return a value of its grid, as decimals add up: after three steps of 0.3 comes 0.9."""
+        value = Decimal(str(self.low)) + place * Decimal(str(self.step or 1))
+        return int(value) if self.type == "int" else float(value)
+
+    def nearest(self, value: float) -> int | float:
+        """Return the nearest number that a search can draw."""
+        assert self.low is not None
+        assert self.high is not None
+        if self.step is not None and self.last is not None:
+            place = round((Decimal(value) - Decimal(str(self.low))) / Decimal(str(self.step)))
+            return self._nth(min(max(place, 0), self.last))
+        inside = min(max(value, self.low), self.high)
+        return round(inside) if self.type == "int" else float(inside)
 
     def accept(self, value: Any) -> Any:
         """Return the value in this type: whole numbers become floats if need be. Raise Flaws."""

@@ -91,6 +91,25 @@ def test_what_each_was_drawn_from_is_there_and_what_does_not_lie_in_it_is_apart(
     assert study.trials[1].user_attrs == {"hp.n": 4}
 
 
+def test_choices_that_optuna_takes_for_equal_and_large_whole_numbers_are_told_apart(tmp_path: Path) -> None:
+    choices = "{type: choice, choices: [0, false, true, 1, 'true', [1]]}"
+    text = KINDS.replace(
+        "{type: int, low: 1, high: 9, step: 2}", "{type: int, low: 0, high: 9007199254740993}"
+    )
+    run = Searched(tmp_path, text.replace("{type: choice, choices: [a, [1, 2], null]}", choices))
+    run.about("begin", seed=1)
+    values = [0, False, True, 1, "true", [1], 7]
+    for number, value in enumerate(values):
+        run.about("trial", number=number, hp={"n": 2**53 + number % 2, "way": value}).score(number, 1.0)
+    (study,) = studies(run).values()
+    labels = ["0", "false", "true", "1", '"true"', "[1]"]
+    assert [trial.params.get("way") for trial in study.trials] == [*labels, None]
+    assert [repr(trial.user_attrs["hp.way"]) for trial in study.trials] == [*map(repr, values)]
+    assert study.trials[0].distributions["way"] == CategoricalDistribution(labels)
+    assert [trial.params.get("n") for trial in study.trials[:2]] == [2**53, None]
+    assert study.trials[1].user_attrs["hp.n"] == 2**53 + 1
+
+
 def test_a_run_without_trials_is_refused_and_nothing_is_left(tmp_path: Path) -> None:
     run = Handmade(tmp_path, "stages: {a: {command: [x]}}").stage("a", 1)
     with pytest.raises(UsageError, match="w-1 has no trials for Optuna: no axis of its workflow is a search"):

@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 
-from diel.search.searcher import SHUFFLED, conditions, grid_points, place_of, within
+from diel.search.optuna import OptunaSearcher
+from diel.search.pbt import PopulationSearcher
+from diel.search.searcher import SHUFFLED, Searcher, conditions, grid_points, place_of
 from diel.spec import Hyperparameter
-from tests.search.playing import space
+from diel.states import TrialState
+from tests.search.playing import search, space
 
 NETWORK: dict[str, dict[str, Any]] = {
     "momentum": {"type": "float", "low": 0, "high": 0.9, "step": 0.3, "when": "hp.optimizer == 'sgd'"},
@@ -61,8 +64,50 @@ def test_listed_values_are_floats_within_their_bounds(low: float, high: float, s
     assert given.listed is not None
     assert all(type(value) is float and low <= value <= high for value in given.listed)
     assert all(given.accept(value) == value for value in given.listed)
-    assert type(within(given, high + 1e-16)) is float
-    assert within(given, high + 1e-9) == high
+    assert type(given.nearest(high + 1e-16)) is float
+    assert given.nearest(high + 1e-9) == high
+
+
+@pytest.mark.parametrize(
+    ("kind", "low", "high", "step", "grid"),
+    [
+        ("float", 0, 0.9, 0.3, [0.0, 0.3, 0.6, 0.9]),
+        ("float", 0, 1, 0.3, [0.0, 0.3, 0.6, 0.9]),
+        ("float", -1, 1, 0.3, [-1.0, -0.7, -0.4, -0.1, 0.2, 0.5, 0.8]),
+        ("float", 0.05, 0.5, 0.15, [0.05, 0.2, 0.35, 0.5]),
+        ("float", 1e-5, 3e-5, 1e-5, [1e-5, 2e-5, 3e-5]),
+        ("float", 0, 0.2, 0.3, [0.0]),
+        ("int", 0, 11, 3, [0, 3, 6, 9]),
+    ],
+)
+@pytest.mark.parametrize("sampler", ["grid", "tpe", "random", "qmc", "nsga2", "pbt"])
+def test_every_sampler_proposes_every_point_of_a_grid_and_no_other(
+    sampler: str, kind: str, low: float, high: float, step: float, grid: list[float]
+) -> None:
+    over = space({"x": {"type": kind, "low": low, "high": high, "step": step}})
+    searcher: Searcher = (PopulationSearcher if sampler == "pbt" else OptunaSearcher)(
+        search(sampler, trials=150, **({"population": 60} if sampler == "pbt" else {})), over, 3
+    )
+    proposed = set()
+    for number in range(150):
+        if (point := searcher.ask()) is None:
+            break
+        proposed.add(repr(point["x"]))
+        searcher.tell(number, TrialState.COMPLETE, [0.0])
+    assert proposed == {repr(value) for value in grid}
+
+
+def test_a_point_to_try_first_keeps_every_digit_of_a_whole_number_and_is_on_the_grid() -> None:
+    over = space(
+        {
+            "n": {"type": "int", "low": 0, "high": 2**60},
+            "x": {"type": "float", "low": 0, "high": 0.9, "step": 0.3},
+        }
+    )
+    first = [{"n": 2**53 + 1, "x": 0.8999999999999999}]
+    for sampler in ("tpe", "random", "qmc", "nsga2"):
+        given = search(sampler, trials=2, parameters=["n", "x"], enqueue=first)
+        assert repr(OptunaSearcher(given, over, 3).ask()) == repr({"n": 2**53 + 1, "x": 0.9})
 
 
 def test_one_and_true_are_two_choices() -> None:

@@ -398,10 +398,8 @@ class Search(SpecModel, Judged):
         except Violations as error:
             yield from error.flaws
             return
-        if spec.step is not None and spec.low is not None:
-            steps = (accepted - spec.low) / spec.step
-            if abs(steps - round(steps)) > 1e-9:
-                yield Violation(f"expected {spec.low} and steps of {spec.step}, found {quote(value)}")
+        if spec.step and spec.searchable and abs(spec.nearest(accepted) - accepted) > 1e-9 * spec.step:
+            yield Violation(f"expected {spec.low} and steps of {spec.step}, found {quote(value)}")
 
     def flaws(self) -> Iterator[Violation]:
         yield from self._objective_flaws()
