@@ -31,7 +31,8 @@ _libraries = [0]
 class ImportMeter:
     """Weigh each file that is imported from now on; tell `loaded` of it, with what `before` gave.
 
-    `before` gets its name, and whether it is a user's file that asks for it.
+    `before` gets its name, and whether it is a user's file that asks for it; `loaded` None for a module where
+    its import raised.
     """
 
     def __init__(self, before: Callable[[str, bool], Any], loaded: Callable[[str, Any, Any], object]) -> None:
@@ -53,14 +54,16 @@ class ImportMeter:
             before = _resident()
             _within.append(0)
             _libraries[0] += type(loader) is not Loader
+            loaded = None
             try:
                 type(loader).exec_module(loader, module)
+                loaded = module
             finally:
                 _libraries[0] -= type(loader) is not Loader
                 whole = _resident() - before
                 _taken[name.partition(".")[0]] += whole - _within.pop()
                 _within[-1] += whole
-            self._loaded(name, module, settings)
+                self._loaded(name, loaded, settings)
 
         return execute
 

@@ -473,8 +473,12 @@ def _after_import(name: str, module: Any, before: tuple[State, dict[str, Any]] |
     """Put back the generators that an import drew from, or seeded; note what else it set.
 
     An import executes its file once in a process. What it set is set again for each later task, and each
-    later file, that imports it.
+    later file, that imports it. One that raised, which has no `module`, is executed each time.
     """
+    if before is not None and _importer:
+        _draw_from(before[1])
+    if module is None:
+        return
     logging = sys.modules.get("logging")
     if logging is not None and name not in _loggers and name in logging.root.manager.loggerDict:
         _loggers[name] = _logger(logging.getLogger(name))
@@ -482,7 +486,6 @@ def _after_import(name: str, module: Any, before: tuple[State, dict[str, Any]] |
         _SEEDS[name](module, _number)
     if before is None or not _importer:
         return
-    _draw_from(before[1])
     now = _read(name.partition(".")[0])
     if changed := {place: now[place] for place, _ in _changes(before[0], now)}:
         _settings_of[_owner(module), name] = changed

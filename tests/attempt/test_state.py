@@ -298,6 +298,36 @@ def test_generators_and_variables_of_c_are_put_back(project: Project) -> None:
     assert len({*run.values("first", "text")}) == 1
 
 
+def test_an_import_that_raises_leaves_generators_as_they_were(
+    project: Project, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = tmp_path_factory.mktemp("packages") / "half"
+    library.mkdir()
+    (library / "part.py").write_text("import random\n\nrandom.random()\n")
+    (library / "__init__.py").write_text("from half import part\n\nraise ImportError('its other half')\n")
+    monkeypatch.setenv("PYTHONPATH", str(library.parent))
+    project.module(
+        "own",
+        """
+        import random
+
+        def draw(n: int) -> dict:
+            try:
+                import half
+            except ImportError:
+                return {"drawn": random.random()}
+        """,
+    )
+    flow = """
+    axes: {n: {range: 2}}
+    stages:
+      first: {module: "own:draw", over: [n]}
+      then: {module: "own:draw", over: [n], after: [first]}
+    """
+    run = project.workflow(flow).run("--site", "one", "--no-cache")
+    assert run.values("then", "drawn") == run.values("first", "drawn")
+
+
 def test_an_import_by_keywords_is_pythons() -> None:
     assert state._import_again("os.path", fromlist=["join"]) is sys.modules["os.path"]
 
