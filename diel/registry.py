@@ -42,6 +42,8 @@ class Hyperparameters(NamedTuple):
     """The settings that were given, as they were written."""
     files: tuple[Path, ...] = ()
     """The files that were given."""
+    texts: Mapping[Path, str] = {}
+    """What they said."""
 
     def plain(self) -> dict[str, Any]:
         """Only the values, by name."""
@@ -70,10 +72,15 @@ def resolve(
     declared = document.spec.hyperparameters
     values: dict[str, Value] = {}
     problems: list[Problem] = []
+    texts: dict[Path, str] = {}
     for path in params_files:
-        from_file, wrong = _from_file(path, declared)
-        values.update(from_file)
-        problems += wrong
+        try:
+            texts[path] = read_text(path)
+            from_file, wrong = _from_file(path, texts[path], declared)
+            values.update(from_file)
+            problems += wrong
+        except SpecError as error:
+            problems += error.problems
     complaints = []
     for setting in settings:
         try:
@@ -95,7 +102,7 @@ def resolve(
         raise UsageError("\n".join([*map(str, sorted(set(problems))), *complaints]))
     if problems:
         raise SpecError(problems)
-    return Hyperparameters(_in_order(document, values), tuple(settings), tuple(params_files))
+    return Hyperparameters(_in_order(document, values), tuple(settings), tuple(params_files), texts)
 
 
 def kept_values(run_file: RunFile) -> Hyperparameters:
@@ -119,11 +126,10 @@ def _in_order(document: Document, values: Mapping[str, Value]) -> dict[str, Valu
     return ordered
 
 
-def _from_file(path: Path, declared: Mapping[str, Hyperparameter]) -> tuple[dict[str, Value], list[Problem]]:
-    try:
-        source, data, problems = parse(read_text(path), path)
-    except SpecError as error:
-        return {}, list(error.problems)
+def _from_file(
+    path: Path, text: str, declared: Mapping[str, Hyperparameter]
+) -> tuple[dict[str, Value], list[Problem]]:
+    source, data, problems = parse(text, path)
     if source.root is None:
         return {}, problems
     if not isinstance(data, dict):

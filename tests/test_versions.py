@@ -582,6 +582,7 @@ RESTORED = {
     "below": "echo > {path}/deep/extra; rm {path}/deep/extra",
     "another in its place": "mv {path} {path}.away; mkdir {path}; rmdir {path}; mv {path}.away {path}",
     "one below in its place": "mv {path}/deep {path}/x; mv {path}/x {path}/deep",
+    "beside what Python caches": "mkdir {path}/__pycache__; echo > {path}/extra; rm {path}/extra",
     "renamed within": "mv {path}/deep/b {path}/deep/c; mv {path}/deep/c {path}/deep/b",
 }
 
@@ -618,22 +619,43 @@ def test_a_workflow_that_was_edited_since_is_told_with_what_takes_it(tmp_path: P
     assert line in project.diel("resume")
 
 
+def test_a_file_of_params_that_was_edited_since_is_told_and_what_was_recorded_holds(tmp_path: Path) -> None:
+    project = Project(tmp_path).workflow("""
+        hyperparameters: {p: {type: int, default: 0}}
+        stages:
+          wait: {command: "test -e ../../../../../good"}
+          a: {module: "lab:run", params: {p: "${{ hp.p }}"}, after: [wait]}
+        """)
+    write(tmp_path / "lab.py", "def run(p: int) -> dict:\n    return {'v': p}\n")
+    write(tmp_path / "p.yaml", "p: 1\n")
+    run = project.run("--params", "p.yaml", code=1)
+    assert "changed since" not in project.diel("resume", code=1)
+    write(tmp_path / "p.yaml", "p: 2\n")
+    write(tmp_path / "good", "")
+    told = "p.yaml changed since flow-1 began; the old text is used: `diel run flow.yaml --params "
+    assert told in project.diel("resume")
+    assert run.value("a", "v") == 1
+
+
 def test_what_python_caches_beside_sources_changes_nothing(tmp_path: Path) -> None:
     project = Project(tmp_path).workflow(f"""
         axes: {{n: {{range: 2}}}}
         stages:
           a: {{over: [n], files: {{code: src}}, command: [{sys.executable}, "${{{{ files.code }}}}/main.py"]}}
+          copy: {{files: {{code: src}}, outputs: {{lib: lib}}, command: "cp -r ${{{{ files.code }}}} lib"}}
+          b: {{over: [n], inputs: {{lib: copy.lib}}, command: [{sys.executable}, "${{{{ inputs.lib }}}}/main.py"]}}
         """)
     write(tmp_path / "src/main.py", "import pkg.deep\n")
     write(tmp_path / "src/pkg/__init__.py", "")
     write(tmp_path / "src/pkg/deep.py", "")
     run = project.run()
-    assert run.counts("a") == {"done": 2}
-    assert list((tmp_path / "src").rglob("__pycache__"))
-    assert project.run().counts("a") == {"cached": 2}
-    for folder in [*(tmp_path / "src").rglob("__pycache__")]:
-        shutil.rmtree(folder)
-    assert project.run().counts("a") == {"cached": 2}
+    for stage, place in (("a", tmp_path / "src"), ("b", tmp_path / "runs/flow-1/tasks")):
+        assert run.counts(stage) == {"done": 2}
+        assert [*place.rglob("__pycache__")]
+        assert project.run().counts(stage) == {"cached": 2}
+        for folder in [*place.rglob("__pycache__")]:
+            shutil.rmtree(folder)
+        assert project.run().counts(stage) == {"cached": 2}
     write(tmp_path / "src/pkg/deep.pyc", "what Python reads without a source is a source")
     assert project.run().counts("a") == {"done": 2}
 

@@ -31,7 +31,7 @@ TICK = 20_000_000
 """Nanoseconds within which a second change of a file may leave its times as they are."""
 TRIES = 5
 State = tuple[tuple[str, int], int]
-"""A file's identity and when it last changed, and how many links it has."""
+"""A file's identity and when it last changed, and how many links it has; a directory counts folders as such."""
 Listed = Mapping[str, tuple[str, str]]
 """The files of a directory by name, each with its identity and digest."""
 _SHOWN = 3
@@ -174,7 +174,7 @@ def hold(file: FirstLook) -> State:
         if now[0] != identity and (changes := differences(path, digest, identity)):
             what = _newer_file(file) if os.path.isdir(path) else text_of(changes)
             raise FileChanged(f"{name}: {path} is not what it was when the run first read it: {what}")
-        return now, os.stat(path).st_nlink
+        return now, 0 if os.path.isdir(path) else os.stat(path).st_nlink
     except OSError as error:
         raise FileChanged(f"{name}: {path} cannot be read any more: {error.strerror}") from error
 

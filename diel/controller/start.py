@@ -144,6 +144,7 @@ def create(
             sources={name: value.source for name, value in hyperparameters.values.items()},
             settings=hyperparameters.words,
             params_files=tuple(str(file.absolute()) for file in hyperparameters.files),
+            params_texts={str(file.absolute()): text for file, text in hyperparameters.texts.items()},
             included=dict(document.included),
             templates=templates,
             seeds={} if begins is None else begins.seeds,

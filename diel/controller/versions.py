@@ -60,8 +60,11 @@ def differences(paths: RunPaths, view: RunReader) -> list[ChangedSource]:
 
 
 def changed_texts(run: RunReader) -> Iterator[str]:
-    """Yield the workflow files of a run, included ones too, that have another text by now."""
-    for file, before in {run.run_file.source: read_kept_workflow(run.paths), **run.run_file.included}.items():
+    """Yield the workflow files of a run, included ones too, and those of `--params`, that have another text
+    by now."""
+    own = run.run_file
+    texts = {own.source: read_kept_workflow(run.paths), **own.included, **own.params_texts}
+    for file, before in texts.items():
         with suppress(OSError, UnicodeDecodeError):  # of what is gone there is no other text
             if read_file(Path(file), MAX_WORKFLOW).decode("utf-8") != before:
                 yield os.path.relpath(file)

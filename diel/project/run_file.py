@@ -59,6 +59,8 @@ class RunFile(SpecModel):
     """Of each value: the line, the setting, or what made it the project's."""
     settings: tuple[str, ...] = ()
     params_files: tuple[str, ...] = ()
+    params_texts: dict[str, str] = Field(default_factory=dict)
+    """The texts of these, as they were."""
     included: dict[str, str] = Field(default_factory=dict)
     """The texts of the workflows that it includes, as they were, by the file or PACKAGE:NAME of each."""
     use_cache: bool = True
