@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -513,6 +514,29 @@ def test_imports_of_a_stage_whose_environment_is_chosen_are_not_looked_for_here(
         stages: {a: {over: [where], environment: "${{ where }}", module: "says:word"}}
     """)
     assert project.run().values("a", "result") == ["found"]
+
+
+def test_what_a_pth_file_of_an_environment_finds_is_of_one_version_and_counts(project: Project) -> None:
+    place, lib = project.folder / "venv", project.folder / "lib"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
+    (packages,) = place.glob("lib/python3*/site-packages")
+    (packages / "own.pth").write_text(f"{lib}\n")
+    lib.mkdir()
+    (lib / "far_away.py").write_text("VALUE = 1\n")
+    project.module("says", "import far_away\ndef value(n: int) -> int:\n    return far_away.VALUE\n")
+    project.workflow(f"""
+        environments: {{it: {{setup: ['export PATH="$PWD/venv/bin:$PATH"']}}}}
+        stages:
+          first: {{environment: it, module: "says:value", params: {{n: 1}}}}
+          edit: {{after: [first], command: 'cp {project.folder}/new {lib}/far_away.py'}}
+          then: {{environment: it, module: "says:value", params: {{n: 2}}, after: [edit]}}
+    """)
+    (project.folder / "new").write_text("VALUE = 22\n")
+    run = project.run()
+    assert run.value("first", "result") == run.value("then", "result") == 1
+    run = project.run()
+    assert run.value("first", "result") == run.value("then", "result") == 22
+    assert project.run().counts("first") == {"cached": 1}
 
 
 @needs_box

@@ -31,7 +31,7 @@ TICK = 20_000_000
 """Nanoseconds within which a second change of a file may leave its times as they are."""
 TRIES = 5
 State = tuple[tuple[str, int], int]
-"""A file's identity and when it last changed, and how many links it has; a directory counts folders as such."""
+"""A file's identity and when it last changed, and how many links it has; 0 for a directory."""
 Listed = Mapping[str, tuple[str, str]]
 """The files of a directory by name, each with its identity and digest."""
 _SHOWN = 3

@@ -8,11 +8,13 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+from diel.carried import carried
 from diel.errors import Problem
 from diel.expressions.shell import label_of, names_in
 from diel.load import Document
-from diel.modules.beside import Importer, files_of
+from diel.modules.beside import Importer, files_of, imported_by
 from diel.spec import Stage
 from diel.spec.data import EXPRESSION, Rendering
 from diel.spec.forms.axis import Points
@@ -21,6 +23,7 @@ from diel.spec.model import Key
 _LONGEST = 200
 """The longest command that a hint rewrites, in characters."""
 _UNKNOWN = "is in no `files`: results of before are used again after an edit of it"
+_OF_ENVIRONMENTS = ("pyvenv.cfg", "conda-meta")
 _SHOWN = 3
 """The most imports of a script that a warning names."""
 _SYSTEM = frozenset(
@@ -41,24 +44,42 @@ def unknown_files(document: Document, points: Mapping[str, Points]) -> Iterator[
         home = document.path.parent.absolute()
         folders = [document.home(("stages", name, key)) or home for key in ("command", "files")]
         over = [points[label] for label in stage.over if label in points]
+        around = document.spec.environments.get(stage.environment or "")
+        declared = {**({} if around is None else around.variables), **stage.env}
         for key, message, hint in (
-            *_imports(stage, folders[1]),
+            *_imports(stage, folders[1], declared),
             *_settings(stage, home),
             *_values(stage, home, over),
-            *_words(stage, folders[0]),
+            *_words(stage, folders[0], declared),
         ):
             yield document.problem(("stages", name, *key), message, hint)
 
 
-def _words(stage: Stage, folder: Path) -> Iterator[Warned]:
-    for word, text in named_files(stage, folder):
-        label = label_of(word, stage.files)
+def _words(stage: Stage, folder: Path, declared: Mapping[str, Any]) -> Iterator[Warned]:
+    named = ((word, text, word) for word, text in named_files(stage, folder))
+    for word, text, file in (*named, *_programs(stage, folder, declared)):
+        label = label_of(file, stage.files)
         line = re.sub(rf"(?<![\w./-]){re.escape(word)}(?![\w./-])", f"${{{{ files.{label} }}}}", text)
         short = isinstance(stage.command, str) and len(line) <= _LONGEST and "\n" not in line
         rest = f"command: {line}" if short else f"command: …, with ${{{{ files.{label} }}}} in its place"
         beside = "lies beside the workflow, and a task works in a directory of its own"
+        beside = beside if file == word else f"is {file}, which PATH finds and which {_UNKNOWN}"
         message = f"'{word}' {_UNKNOWN if os.path.isabs(word) else beside}"
-        yield ("command",), message, f"write\n    files: {{{label}: {word}}}\n    {rest}"
+        yield ("command",), message, f"write\n    files: {{{label}: {file}}}\n    {rest}"
+
+
+def _programs(stage: Stage, folder: Path, declared: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield the programs of the user that PATH finds: the word of a command, its text, and the path from the
+    workflow's folder, below which they are."""
+    own, listed, path = Importer(folder, home=str(folder)), _listed_files(stage, folder), declared.get("PATH")
+    for text in texts_of(stage):
+        for word in names_in(EXPRESSION.sub("\0", text)):
+            file = os.path.abspath("" if "/" in word else shutil.which(word, path=path and str(path)) or "")
+            if os.path.isfile(file) and own.covers(file):
+                places = {os.path.realpath(file), *map(str, Path(file).parents)}
+                is_tool = any(os.path.exists(f"{at}/{mark}") for at in places for mark in _OF_ENVIRONMENTS)
+                if not (is_tool or places & listed):
+                    yield word, text, os.path.relpath(file, folder)
 
 
 def _values(stage: Stage, folder: Path, over: Iterable[Points]) -> Iterator[Warned]:
@@ -77,18 +98,27 @@ def _values(stage: Stage, folder: Path, over: Iterable[Points]) -> Iterator[Warn
                     yield ("command",), message, hint
 
 
-def _imports(stage: Stage, folder: Path) -> Iterator[Warned]:
-    """Yield a warning for each script under `files` that imports what lies beside it, and is in none."""
-    listed = _listed_files(stage, folder)
+def _imports(stage: Stage, folder: Path, declared: Mapping[str, Any]) -> Iterator[Warned]:
+    """Yield a warning for each script under `files` that imports what lies beside it, for a command that
+    imports what PYTHONPATH finds, and for folders of PYTHONPATH in `env`, where none of `files` has them."""
+    listed, own = _listed_files(stage, folder), Importer(folder, home=str(folder))
+    path = str(declared.get("PYTHONPATH", carried(os.environ).get("PYTHONPATH", "")))
+    roots = [Path(at) for at in path.split(os.pathsep) if os.path.isabs(at) and own.covers(at)]
+    named = dict.fromkeys(imported_by(" ".join(texts_of(stage)), roots))
+    found: list[tuple[Key, str, Iterable[Path]]] = [(("command",), "the command imports", named)]
     for script in (Path(file) for file in sorted(listed) if file.endswith(".py") and os.path.isfile(file)):
-        beside = files_of(Importer(script, (script.parent,)))
-        unlisted = [file for file in beside if not _is_known(str(file), str(file), listed)]
+        beside = files_of(Importer(script, (script.parent, *roots)))
+        found.append((("files",), f"{script.name} imports", beside))
+    place = ("env", "PYTHONPATH") if "PYTHONPATH" in stage.env else ("environment",)
+    found.append((place, "PYTHONPATH names", filter(Path.is_dir, roots if "PYTHONPATH" in declared else ())))
+    for key, what, files in found:
+        unlisted = [file for file in files if not _is_known(str(file), str(file), listed)]
         if unlisted:
             shown = [os.path.relpath(file, folder) for file in unlisted[:_SHOWN]]
             more = f" and {len(unlisted) - _SHOWN} more" if len(unlisted) > _SHOWN else ""
-            message = f"{script.name} imports {', '.join(shown)}{more}, which no `files` have: "
+            message = f"{what} {', '.join(shown)}{more}, which no `files` have: "
             hint = f"add\n    {', '.join(f'{label_of(file, stage.files)}: {file}' for file in shown)}"
-            yield ("files",), f"{message}results of before are used again after an edit", hint
+            yield key, f"{message}results of before are used again after an edit", hint
 
 
 def _settings(stage: Stage, folder: Path) -> Iterator[Warned]:

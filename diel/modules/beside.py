@@ -17,6 +17,7 @@ from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import find_spec, spec_from_file_location
 from pathlib import Path
+from shutil import which
 from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
@@ -31,6 +32,13 @@ _HIDDEN = ("__pycache__", "node_modules", "runs")
 _IMPORTERS = {"import_module", "__import__", "resolve_name", "run_module"}
 _EXECUTORS = _IMPORTERS | {"exec", "run_path", "spec_from_file_location", "SourceFileLoader"}
 """What may import or execute any file, but for a call of an importer with a name."""
+_STARTS = {"subprocess.Popen": 1, "os.exec": 1, "os.system": 0}
+"""What starts a process, and which of its arguments has the words."""
+_EVENTS = {"open", "exec", "compile", "ctypes.dlopen", *_STARTS}
+_SCRIPTS = (".py", ".sh", ".bash")
+_BETWEEN = re.compile(r"[\s;|&<>()'\"`=,]+")
+_NAMED = re.compile(r"(?:(?<!\S)-m\s*|\b(?:import|from)\s+)([A-Za-z_][\w.]*)")
+"""What `python -m NAME` and an import in the text of `python -c` name."""
 _OWN = "diel_modules_"
 MOST = 2000
 """The most files to keep for a module that imports by a computed name."""
@@ -95,6 +103,8 @@ class _Finder(PathFinder):
         """The file whose kept bytes are executed next."""
         self.in_place: dict[str, int] = {}
         """When the files had changed that were executed from where they lie since a task ended well."""
+        self.opened: dict[int, str] = {}
+        """The last file of each size that was read: its text may be executed next."""
 
     def find_spec(  # type: ignore[override]
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -146,19 +156,49 @@ class _Finder(PathFinder):
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Note a source that is executed from where it lies: by `runpy`, `exec`, a loader or a process."""
-        names: Sequence[Any] = ()
-        if event == "open" and not arguments[2] & os.O_ACCMODE:
-            names = arguments[:1]
-        elif event == "subprocess.Popen" and not isinstance(arguments[1], str):
-            names = arguments[1]
-        elif event == "exec":
+        if event in _EVENTS:
+            with suppress(OSError, ValueError, TypeError, AttributeError):
+                for path in map(os.path.abspath, self._executed_by(event, arguments)):
+                    if self._owns(path):
+                        self.in_place.setdefault(path, os.stat(path).st_ctime_ns)
+
+    def _owns(self, path: str) -> bool:
+        runs = os.path.dirname(os.path.dirname(self.sources.folder))
+        return self.importer.covers(path) and not path.startswith(f"{runs}/") and os.path.isfile(path)
+
+    def _executed_by(self, event: str, arguments: tuple[Any, ...]) -> Iterator[str]:
+        if event == "exec":
             loading, self.loading = self.loading, ""
-            names = [name] if (name := arguments[0].co_filename) != loading else ()
-        for path in (str(name) for name in names):
-            if event == "exec" or path.endswith((".py", ".sh")):
-                path, runs = os.path.abspath(path), os.path.dirname(os.path.dirname(self.sources.folder))
-                if self.importer.covers(path) and not path.startswith(f"{runs}/") and os.path.isfile(path):
-                    self.in_place.setdefault(path, os.stat(path).st_ctime_ns)
+            yield from {arguments[0].co_filename} - {loading}
+        elif event == "compile":
+            data = arguments[0].encode() if isinstance(arguments[0], str) else arguments[0]
+            path = self.opened.get(len(data), "")
+            yield from [path] if path and Path(path).read_bytes() == data else ()
+        elif event in _STARTS:
+            words = arguments[_STARTS[event]]
+            text = os.fsdecode(words) if isinstance(words, str | bytes) else " ".join(map(os.fsdecode, words))
+            folder, env = arguments[2:] if event == "subprocess.Popen" else (None, None)
+            yield from self._started(text, os.path.abspath(os.fsdecode(folder or "")), env or os.environ)
+        elif event == "ctypes.dlopen" or not arguments[2] & os.O_ACCMODE:
+            path = os.path.abspath(os.fsdecode(arguments[0]))
+            if event != "open" or path.endswith(_SCRIPTS):
+                yield path
+            elif self._owns(path):
+                self.opened[os.stat(path).st_size] = path
+
+    def _started(self, text: str, folder: str, env: Mapping[str, str]) -> Iterator[str]:
+        """Yield the files that a process may execute: programs, scripts, and what those in Python import."""
+        entries = filter(self.importer.covers, env.get("PYTHONPATH", "").split(os.pathsep))
+        roots = [Path(folder), *map(Path, entries)]
+        for word in filter(None, _BETWEEN.split(text)):
+            path = os.path.join(folder, word)
+            path = path if os.path.exists(path) else which(word, path=env.get("PATH")) or ""
+            if self._owns(path) and (path.endswith(_SCRIPTS) or os.access(path, os.X_OK)):
+                yield path
+                if path.endswith(".py"):
+                    roots[0] = Path(path).parent
+                    yield from map(str, files_of(Importer(Path(path), tuple(roots))))
+        yield from map(str, imported_by(text, [Path(folder), *roots]))
 
 
 _finder = _Finder()
@@ -243,6 +283,13 @@ def files_of(importer: Importer, kept: Callable[[str], bytes | None] = lambda _:
         todo += new
     del files[importer.file]
     return tuple(sorted(files))
+
+
+def imported_by(text: str, folders: Sequence[Path]) -> Iterator[Path]:
+    """Yield the files that a command imports by `-m NAME` or an import in it, and those that these import."""
+    for name in _NAMED.findall(text):
+        for file in _placed(f"{name}.__main__", folders):
+            yield from (file, *files_of(Importer(file, tuple(folders))))
 
 
 def imports(path: Path, folders: Iterable[Path]) -> tuple[str, ...]:

@@ -144,3 +144,61 @@ def test_what_scripts_import_and_settings_name_is_told(project: Project) -> None
         assert f"'{project.folder}/in.txt' is in no `files`" in said
         more = f"{key}: {{F: HERE/in.txt}}, files: {{i: in.txt}}".replace("}, files", "}\n    files")
         assert "warning" not in written(project, "true", more).diel("validate", "flow.yaml")
+
+
+def test_programs_that_path_finds_below_the_workflow_are_told(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "bin:venv/bin:/usr/bin:/bin")
+    for name in ("venv/pyvenv.cfg", "venv/bin/other"):
+        (project.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (project.folder / name).write_text("#!/bin/sh\n")
+    (project.folder / "venv/bin/other").chmod(0o755)
+    for words in ("validate", "plan"):
+        said = written(project, "X=1 tool -n 3; other").diel(words, "flow.yaml")
+        assert "'tool' is bin/tool, which PATH finds and which is in no `files`" in said
+        assert "files: {tool: bin/tool}\n    command: X=1 ${{ files.tool }} -n 3; other" in said
+        assert "'other'" not in said
+    written(project, "${{ files.tool }} -n 3; other", "files: {tool: bin/tool}")
+    assert "warning" not in project.diel("validate", "flow.yaml")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    more = "env: {PATH: 'HERE/bin:/usr/bin:/bin'}"
+    assert "'tool' is bin/tool" in written(project, "tool", more).diel("validate", "flow.yaml")
+
+
+def test_what_pythonpath_finds_below_the_workflow_is_told(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("lib/h.py", "lib/deep/__init__.py", "lib/deep/__main__.py"):
+        (project.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (project.folder / name).write_text("import h\n" if "__" in name else "")
+    more = "env: {PYTHONPATH: 'HERE/lib:/usr/lib'}"
+    said = written(project, "./run", more).diel("validate", "flow.yaml")
+    assert "flow.yaml:6:23: stages.s.env.PYTHONPATH: PYTHONPATH names lib, which no `files` have" in said
+    more = "files: {lib: lib}\n    env: {PYTHONPATH: '${{ files.lib }}'}"
+    assert "warning" not in written(project, "python -m h", more).diel("validate", "flow.yaml")
+    monkeypatch.setenv("PYTHONPATH", "lib")
+    for command in ("python -m deep", 'python -c "import deep.__main__"'):
+        said = written(project, command).diel("validate", "flow.yaml")
+        assert "the command imports lib/deep/__init__.py, lib/h.py, lib/deep/__main__.py, which no" in said
+        assert "warning" not in written(project, command, "files: {l: lib}").diel("validate", "flow.yaml")
+    (project.folder / "sim.py").write_text("import h\n")
+    said = written(project, "python ${{ files.sim }}", "files: {sim: sim.py}").diel("validate", "flow.yaml")
+    assert "sim.py imports lib/h.py, which no `files` have" in said
+
+
+def test_what_pythonpath_names_as_advised_is_in_the_key(project: Project) -> None:
+    (project.folder / "lib").mkdir()
+    (project.folder / "lib/h.py").write_text("print('{\"v\": 1}')\n")
+    project.workflow("""
+        stages:
+          s:
+            command: python -m h > $DIEL_RESULT
+            env: {PYTHONPATH: "${{ files.lib }}"}
+            files: {lib: lib}
+            outputs: {v: {value: int}}
+        """)
+    assert project.run().value("s", "v") == 1
+    assert project.run().counts("s") == {"cached": 1}
+    (project.folder / "lib/h.py").write_text("print('{\"v\": 2}')\n")
+    assert project.run().value("s", "v") == 2

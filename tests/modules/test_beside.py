@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
@@ -82,8 +83,10 @@ def test_what_a_module_imports_from_its_folders_is_part_of_its_version(tmp_path:
     write(tmp_path / "modules/mesh.py", "from deep import *\n")
     for name in ("deep", "part/__init__", "part/inner", "unused"):
         write(tmp_path / f"modules/{name}.py", "x = 1\n")
-    write(tmp_path / "lab.py", "import near\ndef run(): return near\n")
+    write(tmp_path / "lab.py", "import near, fast\ndef run(): return near\n")
     write(tmp_path / "near.py", "x = 1\n")
+    compiled = f"fast{EXTENSION_SUFFIXES[0]}"
+    write(tmp_path / compiled, "what a compiler made")
 
     def digests() -> list[str]:
         folders = search_path(tmp_path, tmp_path)
@@ -91,12 +94,13 @@ def test_what_a_module_imports_from_its_folders_is_part_of_its_version(tmp_path:
 
     history = [digests()]
     for name, changed in (
-        ("modules/mesh", [True, False]),
-        ("modules/deep", [True, False]),
-        ("modules/part/inner", [True, False]),
-        ("modules/unused", [False, False]),
-        ("near", [False, True]),
+        ("modules/mesh.py", [True, False]),
+        ("modules/deep.py", [True, False]),
+        ("modules/part/inner.py", [True, False]),
+        ("modules/unused.py", [False, False]),
+        ("near.py", [False, True]),
+        (compiled, [False, True]),
     ):
-        write(tmp_path / f"{name}.py", "from deep import *\nx = 'longer'\n")
+        write(tmp_path / name, "from deep import *\nx = 'longer'\n")
         history.append(digests())
         assert [now != before for now, before in zip(*history[-2:][::-1], strict=True)] == changed, name
