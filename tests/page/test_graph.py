@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from diel.page import graph
+from diel.page import graph, head, timeline
 from diel.page.graph import Spot, lay_out
-from diel.page.panel import Grid, Sketch, Text
+from diel.page.panel import Bar, Facts, Grid, Sketch, Text
 from diel.page.run_view import RunView
 from tests.handmade import Handmade
 
@@ -91,3 +91,90 @@ def test_neighbours_are_put_beside_each_other_so_that_lines_do_not_cross() -> No
 def test_no_stage_and_one_stage_have_a_layout_too() -> None:
     assert lay_out({}, []).layers == 0
     assert lay_out({"a": 0}, []).stages == {"a": Spot(0, 0)}
+
+
+TABLE = "stages:\n  a: {command: [x], resources: {ranks: 2, memory: 1GiB}}\n"
+SITE = '{"name": "s", "scheduler": "local", "pools": {"local": {"cores": 4}}}'
+USED = {"cpu_seconds": 3.0, "system_seconds": 0.5, "memory_bytes": 2**28, "read_bytes": 0, "written_bytes": 0}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Handmade:
+    made = Handmade(tmp_path, TABLE)
+    made.paths.site.write_text(SITE, "utf-8")
+    return made.stage("a", 2, module="m")
+
+
+def test_what_was_used_stands_beside_what_was_asked_with_advice(run: Handmade) -> None:
+    for index in range(2):
+        run.work("done", "a", index, seconds=2.0, key="k", parts=["p", "i"], usage=USED)
+    table, advice = list(head.stages(RunView(run.end("succeeded").paths)))
+    assert isinstance(table, Grid)
+    assert isinstance(advice, Grid)
+    row = dict(zip(table.columns, table.rows[0], strict=True))
+    assert row["cores in use"] == Bar([("running", 0.75)], "1.5 of 2 (75%)")
+    assert row["most memory"] == Bar([("running", 0.25)], "256.0 MiB of 1.0 GiB")
+    assert any("memory" in str(line[1]) for line in advice.rows)
+
+
+def test_what_was_not_measured_is_said_and_has_no_columns(run: Handmade) -> None:
+    table, note = list(head.stages(RunView(run.done("a", 0).end("failed").paths)))
+    assert isinstance(table, Grid)
+    assert "most memory" not in table.columns
+    assert note == Text("What its tasks used of processors and memory was not measured.", "note")
+
+
+def test_a_stage_that_has_no_tasks_is_not_called_done_nor_waiting(tmp_path: Path) -> None:
+    text = "axes: {c: {from: a.rows}}\nstages:\n  a: {command: [x], outputs: {rows: {value: list}}}\n"
+    run = (
+        Handmade(tmp_path, text + "  b: {command: [x], over: [c]}\n").stage("a", 1).stage("b", 0, module="m")
+    )
+    seen = RunView(run.done("a", 0, rows=[]).end("succeeded").paths)
+    table = next(head.stages(seen))
+    assert isinstance(table, Grid)
+    assert [row[table.columns.index("state")] for row in table.rows] == ["done", "no tasks"]
+    (sketch,) = graph.parts(seen)
+    assert "<title>b: skipped, 0 tasks with a result" in str(sketch)
+
+
+def test_tasks_that_were_skipped_are_not_called_done(tmp_path: Path) -> None:
+    run = Handmade(tmp_path, "axes: {n: {range: 3}}\nstages:\n  a: {over: [n], when: n > 1, command: [x]}\n")
+    run.stage("a", 3).done("a", 2).write("skipped", stage="a", tasks=[[0, 2]], reason="when")
+    told = " ".join(
+        part.text for part in head.parts(RunView(run.end("succeeded").paths)) if isinstance(part, Text)
+    )
+    assert "All is done; 2 tasks skipped." in told
+
+
+def test_head_and_stages_say_how_many_failures_are_tolerated(tmp_path: Path) -> None:
+    run = Handmade(
+        tmp_path, "axes: {n: {range: 3}}\nstages:\n  a: {over: [n], command: [x]}\n  b: {command: [x]}\n"
+    )
+    run.stage("a", 3).stage("b", 1).done("a", 0).failed("a", 1).failed("a", 2).failed("b", 0)
+    run.write("tolerated", stage="a", tasks=[[1, 2]], cause="search 'n'").end("failed")
+    figures, said, *_ = head.parts(RunView(run.paths))
+    assert isinstance(figures, Facts)
+    assert dict(figures.facts)["failed"] == "3, 2 of them tolerated"
+    assert said == Text("3 tasks failed, 2 of them tolerated.", "bad")
+    table = next(head.stages(RunView(run.paths)))
+    assert isinstance(table, Grid)
+    assert [row[table.columns.index("state")] for row in table.rows] == ["2 failed, tolerated", "1 failed"]
+
+
+def test_cores_that_an_expression_says_are_those_that_each_task_had(tmp_path: Path) -> None:
+    text = "axes: {n: {values: [1, 3]}}\nstages:\n  a: {over: [n], command: [x], resources: {ranks: '${{ n }}'}}\n"
+    run = Handmade(tmp_path, text)
+    run.paths.site.write_text(SITE, "utf-8")
+    run.stage("a", 2, module="m")
+    for index, ranks in enumerate((1, 3)):
+        used = {**USED, "cpu_seconds": 2.0 * ranks}
+        run.write("queued", stage="a", tasks=[index], bundle=index + 1, asked={"ranks": ranks})
+        run.work("done", "a", index, seconds=2.0, key="k", parts=["p", "i"], usage=used)
+    seen = RunView(run.end("succeeded").paths)
+    table = next(head.stages(seen))
+    assert isinstance(table, Grid)
+    row = dict(zip(table.columns, table.rows[0], strict=True))
+    assert row["cores"] == "1 to 3"
+    assert row["cores in use"] == Bar([("running", 1.0)], "2 of 2 (100%)")
+    facts = dict(next(part for part in timeline.cores(seen) if isinstance(part, Facts)).facts)
+    assert facts["core-hours of tasks"] == f"{(2 * 1 + 2 * 3) / 3600:.3g}"

@@ -9,9 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from diel.page.document import page
-from diel.page.panel import Alternatives, Bar, Facts, Grid, Log, Panel, Part, Picture, Plot, Sketch, Text
-from diel.page.panels import Public, plain_png
+from diel.page.document import page, panel_html
+from diel.page.panel import (
+    Alternatives,
+    Bar,
+    Entry,
+    Facts,
+    Grid,
+    Log,
+    Panel,
+    Part,
+    Picture,
+    Plot,
+    Sketch,
+    Text,
+)
+from diel.page.panels import END, Public, failures, hyperparameters, panel_of, plain_png, provenance
 from diel.page.run_view import RunView
 from tests import browser
 from tests.handmade import Handmade
@@ -131,3 +144,105 @@ def test_a_png_loses_what_programs_noted_in_it() -> None:
     head, end = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", bytes(13)), chunk(b"IEND", b"")
     noted = head + chunk(b"tEXt", b"Author\0ada") + chunk(b"IDAT", b"abc") + chunk(b"eXIf", b"x") + end
     assert plain_png(noted) == head + chunk(b"IDAT", b"abc") + end
+
+
+FAILING = """
+axes: {depth: {values: [1.0, 2.0]}, seed: {range: 3}}
+stages:
+  sim: {over: [depth, seed], command: [x], outputs: {e: {value: float}}}
+  mean: {over: [depth], command: [x, "${{ sim.e }}"]}
+"""
+
+
+def test_failures_alike_are_one_row_with_the_end_of_one_stderr(tmp_path: Path) -> None:
+    run = Handmade(tmp_path, FAILING).stage("sim", 6).stage("mean", 2)
+    for index in (0, 1, 2):
+        run.done("sim", index, e=1.0) if index else run.failed("sim", index, message="exit code 4")
+    for index in (3, 4, 5):
+        run.failed("sim", index, stderr_tail="x" * 2 * END + "\nno convergence\n", headline="no convergence")
+    run.skipped("mean", 0, 1, cause="sim").end("failed")
+    table, *rest = failures(RunView(run.paths))
+    assert isinstance(table, Grid)
+    assert [list(row) for row in table.rows] == [
+        ["sim", 1, "app", "exit code 4", "sim/0", ""],
+        ["sim", 3, "app", "exit code 3: no convergence", "sim/3, sim/4, sim/5", "all 3 with depth=2.0"],
+    ]
+    logs = [part for part in rest if isinstance(part, Log)]
+    assert [log.caption for log in logs] == [
+        "sim/0 (depth=1.0, seed=0), the end of its stderr",
+        "sim/3 (depth=2.0, seed=0), the end of its stderr",
+    ]
+    assert logs[1].text.endswith("\nno convergence")
+    assert len(logs[1].text) == END
+    assert sum("Next: " in part.text for part in rest if isinstance(part, Text)) == 2
+    skipped = rest[-1]
+    assert isinstance(skipped, Grid)
+    assert "has no result" in str(skipped.rows[0][1])
+
+
+def test_a_message_stands_once_and_without_colours(tmp_path: Path) -> None:
+    run, said = Handmade(tmp_path, FAILING).stage("sim", 6), "RuntimeError: unstable"
+    run.failed("sim", 0, said, headline=said, stderr_tail="\x1b[31mRED\x1b[0m\n").end("failed")
+    panel = panel_of(Entry("failures", "Failures", failures), RunView(run.paths))
+    assert panel is not None
+    html = panel_html(panel, {})
+    assert html.count(said.replace(" ", "&nbsp;")) + html.count(said) == 1
+    assert ">RED</pre>" in html
+
+
+def test_what_the_workflow_leaves_out_is_no_failure(tmp_path: Path) -> None:
+    run = Handmade(tmp_path, FAILING).stage("sim", 6).skipped("sim", 0, reason="when").end("succeeded")
+    assert list(failures(RunView(run.paths))) == []
+
+
+def test_without_its_workflow_failures_are_listed_as_the_journal_has_them(tmp_path: Path) -> None:
+    run = Handmade(tmp_path, FAILING).stage("sim", 6).failed("sim", 2).end("failed")
+    run.paths.workflow.write_text("junk {")
+    panel = panel_of(Entry("failures", "Failures", failures), RunView(run.paths))
+    assert panel is not None
+    table, why = panel.parts
+    assert isinstance(table, Grid)
+    assert [list(row) for row in table.rows] == [["sim/2", "app", "exit code 3"]]
+    assert isinstance(why, Text)
+    assert "its workflow cannot be read" in why.text
+
+
+TUNED = """
+hyperparameters:
+  rate: {type: float, default: 0.1, low: 0.001, high: 1, log: true, description: Step.}
+  kind: {type: choice, choices: [adam, sgd], default: adam}
+  x: {type: float, low: 0, high: 1}
+axes: {trial: {search: {trials: 2, minimize: f.loss, parameters: [x]}}}
+stages: {f: {over: [trial], command: [x], outputs: {loss: {value: float}}}}
+"""
+
+
+def test_each_value_says_where_it_came_from(tmp_path: Path) -> None:
+    values = {"rate": 0.5, "kind": "adam"}
+    origins = {"rate": "command line", "kind": "default"}
+    sources = {"rate": "--set hp.rate=0.5", "kind": "w.yaml:4"}
+    run = Handmade(tmp_path, TUNED, hyperparameters=values, origins=origins, sources=sources)
+    (table,) = hyperparameters(RunView(run.paths))
+    assert isinstance(table, Grid)
+    assert [list(row) for row in table.rows] == [
+        ["hp.rate", 0.5, "command line: --set hp.rate=0.5", "float, 0.001 to 1, log", 0.1, "Step."],
+        ["hp.kind", "adam", "default: w.yaml:4", "adam | sgd", "adam", ""],
+        ["hp.x", None, "search: trial", "float, 0 to 1", None, ""],
+    ]
+
+
+PROVEN = "stages: {sim: {command: [echo, hello]}}"
+
+
+def test_the_command_that_asks_for_the_same_and_the_text_are_told(tmp_path: Path) -> None:
+    run = Handmade(tmp_path, PROVEN, settings=("hp.x=1 2",), params_files=("p.yaml",), use_cache=False)
+    run.stage("sim", 1, command="0123456789abcdef")
+    facts, table, log = provenance(RunView(run.paths))
+    assert isinstance(facts, Facts)
+    told = dict(facts.facts)
+    assert told["asked for"] == "diel run w.yaml --set 'hp.x=1 2' --params p.yaml --no-cache"
+    assert told["by"] == "me on here"
+    assert isinstance(table, Grid)
+    assert list(table.rows[0]) == ["sim", "echo hello", "command 01234567"]
+    assert isinstance(log, Log)
+    assert PROVEN in log.text

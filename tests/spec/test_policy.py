@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from diel.spec import Resources, Stage
+from diel.spec.policy import most_failures
 from diel.states import FailureClass
 
 BIG = {"memory": "1GiB", "walltime": "1h"}
@@ -59,3 +60,22 @@ def test_what_an_attempt_asked_for_comes_back_from_the_journal() -> None:
     assert made.resources.changes(made.resources) == {}
     assert made.resources.changed({}) is made.resources
     assert isinstance(made.resources.changed({"walltime": 7200.0}), Resources)
+
+
+@pytest.mark.parametrize(
+    ("written", "tasks", "most"),
+    [
+        (None, 40, None),
+        (0, 40, 0),
+        (5, 40, 5),
+        ("10%", 40, 4),
+        ("12.5 %", 40, 5),
+        ("0%", 40, 0),
+        ("100%", 3, 3),
+    ],
+)
+def test_a_number_or_a_share_bounds_the_failures_of_a_stage(
+    written: object, tasks: int, most: float | None
+) -> None:
+    stage = Stage.model_validate({"command": ["true"], "max_failures": written})
+    assert most_failures(stage.max_failures, tasks) == most

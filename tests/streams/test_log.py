@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from diel.streams.log import RecordLog
+from tests.streams.desk import Desk
 
 
 def whole(folder: Path) -> list[tuple[int, bytes]]:
@@ -72,3 +75,90 @@ def test_a_removed_file_takes_its_records_with_it(tmp_path: Path) -> None:
     log.remove(1)
     log.close()
     assert whole(tmp_path) == [(1, b"x"), (2, b"x")]
+
+
+class Reader:
+    """A member of a group: what it asks, and what it makes of the answers."""
+
+    def __init__(self, group: str, member: str) -> None:
+        self.group, self.member = group, member
+        self.attempt, self.at = 1, 0
+
+    def do(self, desk: Desk, what: str) -> Any:
+        who: dict[str, Any] = {
+            "channel": "x",
+            "group": self.group,
+            "member": self.member,
+            "attempt": self.attempt,
+        }
+        if what == "get":
+            stands = desk.told("facts")["channels"]["x"]["groups"][self.group]
+            if not stands["waiting"] and stands["delivered"] <= self.at:
+                return stands  # it would wait, and be told later
+            return desk.ask("get", **{**who, "from": self.at, "most": 2})
+        if what == "begin":
+            return desk.consume(self.group, self.member, attempt=self.attempt + 1)
+        return desk.ask("commit", **who, at=self.at)
+
+    def note(self, what: str, answer: Any) -> None:
+        if what == "get" and isinstance(answer, tuple):
+            self.at += len(answer[0].get("sizes", ()))
+        elif what == "begin":
+            self.attempt, self.at = self.attempt + 1, answer["at"]
+
+
+@pytest.mark.parametrize("replay", [False, True])
+@pytest.mark.parametrize("seed", range(2))
+def test_a_broker_that_is_killed_again_and_again_answers_as_one_that_never_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, replay: bool
+) -> None:
+    """With files so small that each has a few records: all that a broker starts from is met."""
+    monkeypatch.setattr(RecordLog.__init__, "__defaults__", (700,))
+    choose, desks = random.Random(seed), (Desk(tmp_path / "a"), Desk(tmp_path / "b"))
+    readers = [Reader("a", "a/0"), Reader("a", "a/1"), Reader("b", "b/0")]
+    for desk in desks:
+        desk.open(buffer=50, replay=replay, a=["a/0", "a/1"], b=["b/0"])
+        for reader in readers:
+            desk.consume(reader.group, reader.member)
+    put = 0
+    for _ in range(200):
+        what, reader = (
+            choose.choice(["put", "get", "get", "commit", "again", "begin"]),
+            choose.choice(readers),
+        )
+        if what == "again":
+            desks[1].again()
+            answers = [desk.told("facts") for desk in desks]
+        elif what == "put":
+            answers = [desk.put("m/0", put, *(f"{n} " for n in range(put, put + 3))) for desk in desks]
+            put += 3
+        else:
+            answers = [reader.do(desk, what) for desk in desks]
+            reader.note(what, answers[0])
+        assert answers[0] == answers[1], what
+    logs = list(desks[1].root.glob("broker-*.log"))
+    assert len(logs) == 1, "a file that begins with a snapshot takes the place of those before it"
+    assert (desks[1].root / "channels/0001/items-000001.log").exists() == replay
+
+
+def test_a_snapshot_that_was_cut_off_leaves_the_files_before_it(desk: Desk) -> None:
+    desk.open(a=["a/0"])
+    desk.put("m/0", 0, *"abc")
+    (first,) = desk.root.glob("broker-*.log")
+    whole = first.read_bytes()
+    desk.again()
+    desk.consume("a", "a/0")
+    (second,) = desk.root.glob("broker-*.log")
+    second.write_bytes(second.read_bytes()[:20])
+    first.write_bytes(whole)
+    desk.again()
+    desk.consume("a", "a/0")
+    assert desk.get("a", "a/0", 0) == list("abc")
+
+
+def test_a_closed_channel_can_be_opened_again(desk: Desk) -> None:
+    desk.open(a=["a/0"])
+    desk.told("close", channel="x")
+    assert "closed" in desk.put("m/0", 0, "a")["error"]
+    desk.open(a=["a/0"])
+    assert desk.put("m/0", 0, "a")["count"] == 1

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
-from diel.page.outcome.service import parts
-from diel.page.panel import Grid, Plot, Text
+from diel.page.outcome.service import parts, streams, surrogates
+from diel.page.panel import Entry, Grid, Plot, Text
+from diel.page.panels import panel_of
 from diel.page.run_view import RunView
 from diel.services.endpoint import Endpoint, counts_file, endpoint_file, write_endpoint
 from tests.handmade import Handmade
@@ -52,3 +54,68 @@ def test_what_an_older_run_did_not_count_is_said(tmp_path: Path) -> None:
     assert list(table.rows[0]) == ["serve/0", "stopped", 0, None, None, None, None, None, ""]
     assert isinstance(note, Text)
     assert "not measured" in note.text
+
+
+STREAMED = "axes: {i: {range: 2}}\nstages: {sim: {over: [i], command: [x]}}"
+
+
+def streaming(folder: Path, *, closed: bool) -> Handmade:
+    run = Handmade(folder, STREAMED).stage("sim", 2).done("sim", 0).done("sim", 1)
+    readers = {"delivered": 60, "committed": 50, "waiting": 20, "settled": False}
+    facts = {"items": 80, "bytes": 2048, "closed": closed, "broken": None, "buffer": 20}
+    more = {"producers": {"sim/0": 40, "sim/1": 40}, "groups": {"learn.samples/0": readers}}
+    run.paths.streams.mkdir()
+    (run.paths.streams / "facts.json").write_text(json.dumps({"sim.samples": {**facts, **more}}))
+    return run
+
+
+def test_the_rate_is_that_of_the_time_in_which_its_producers_ran(tmp_path: Path) -> None:
+    channels, readers = streams(RunView(streaming(tmp_path, closed=True).paths))
+    assert isinstance(channels, Grid)
+    assert [list(row) for row in channels.rows] == [["sim.samples", "complete", 80, "2.0 KiB", 20.0, 20, 2]]
+    assert isinstance(readers, Grid)
+    assert [list(row) for row in readers.rows] == [["sim.samples", "learn.samples/0", 60, 50, 20, "reads"]]
+
+
+def test_of_an_open_stream_no_rate_is_made_up(tmp_path: Path) -> None:
+    channels, _, note = streams(RunView(streaming(tmp_path, closed=False).paths))
+    assert isinstance(channels, Grid)
+    assert channels.rows[0][4] is None
+    assert note == Text("A rate is measured once all producers of a stream have ended.", "note")
+
+
+def test_facts_that_are_damaged_are_said_to_be(tmp_path: Path) -> None:
+    run = streaming(tmp_path, closed=True)
+    (run.paths.streams / "facts.json").write_text('{"sim.samples": {"items": "many"}}')
+    panel = panel_of(Entry("streams", "Streams", streams), RunView(run.paths))
+    assert panel is not None
+    (why,) = panel.parts
+    assert isinstance(why, Text)
+    assert why.tone == "bad"
+    assert "not as diel writes them" in why.text
+
+
+ANSWERED = """
+axes: {i: {range: 4}}
+stages: {sim: {over: [i], command: [x], outputs: {e: {value: float}}}}
+"""
+
+
+def test_the_share_of_answers_is_drawn_along_the_tasks(tmp_path: Path) -> None:
+    run = Handmade(tmp_path, ANSWERED)
+    taught = {"service": "serve", "training": [], "simulations": []}
+    run.write("stage", stage="sim", kind="simulation", total=4, family="f", parts={}, surrogate=taught)
+    for index, used in enumerate((False, False, True, True)):
+        asked = {"asked": 0.01, "used": used, "uncertainty": 0.1}
+        run.work("done", "sim", index, seconds=2.0 - used, key="k", values={"e": 1.0}, surrogate=asked)
+    told, chart, table = surrogates(RunView(run.paths))
+    assert isinstance(told, Text)
+    assert told.text.startswith("sim: 'serve' answered 2 of 4, 2 were simulated; effective speedup ")
+    assert isinstance(chart, Plot)
+    shares = {(row["at"], row["how"]): row["share"] for row in chart.spec["data"]["values"]}
+    assert shares == {
+        (0, "answered"): 0.0, (0, "simulated"): 1.0, (1, "answered"): 0.0, (1, "simulated"): 1.0,
+        (2, "answered"): 1.0, (2, "simulated"): 0.0, (3, "answered"): 1.0, (3, "simulated"): 0.0,
+    }  # fmt: skip
+    assert isinstance(table, Grid)
+    assert table.columns == ["stage", "N_lookup", "N_train", "T_sim", "T_lookup", "T_learn"]
