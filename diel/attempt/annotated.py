@@ -34,9 +34,7 @@ def hold_arguments(
     function: Callable[..., Any] | None, signature: Signature, arguments: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Hold values to annotations strictly, and return what the function gets: arrays where it takes them.
-
-    Files are held to them where they are opened. Raises ModuleError.
-    """
+    Files are held to them where they are opened. Raises ModuleError."""
     memo = _KNOWN.get(id(function))
     if memo is None or memo[0] is not function or function is None:
         memo = _KNOWN[id(function)] = (function, {})

@@ -135,10 +135,8 @@ def _lengths(values: Iterable[Any]) -> list[int]:
 def _passed(
     parameter: Parameter, value: Any, readings: tuple[Mapping[str, Any], ...], plain: bool, lengths: list[int]
 ) -> Any:
-    """Make of a value what a parameter asks for; `plain` functions know nothing of diel.
-
-    Raises ModuleError for a file that does not fit; `lengths` are those of all lists, for frames in step.
-    """
+    """Make of a value what a parameter asks for; `plain` functions know nothing of diel. Raises ModuleError
+    for a file that does not fit; `lengths` are those of all lists, for frames in step."""
     if not is_of_files(value):
         if "frame" in parameter.takes and isinstance(value, list | dict):
             from diel.formats.objects import make_frame  # the function asks for its tables

@@ -71,10 +71,8 @@ def surround(
     disk: str = "",
 ) -> dict[str, str]:
     """Return the variables of an attempt in its environment; note its words and its Python in the attempt.
-
     `base` are those of the worker, `own` what diel tells the task, `declared` what its stage says, `disk` the
-    node's own. Raise Failure (`launch`) where the environment cannot be entered.
-    """
+    node's own. Raise Failure (`launch`) where the environment cannot be entered."""
     prepared, module = attempt.environment, attempt.work.module
     assert prepared is not None
 

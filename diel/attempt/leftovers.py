@@ -39,9 +39,7 @@ class Left(NamedTuple):
 
 def end_left(folder: str, command: int = 0, words: Sequence[str] = ()) -> Left:
     """End what a task in a folder left running, and whatever that starts; reap it, but for a command's.
-
-    `command` is its first process, which has ended and is not reaped yet; it began with `words`.
-    """
+    `command` is its first process, which has ended and is not reaped yet; it began with `words`."""
     if not orphans() - {command}:
         end_unlisted(command)
         return Left()

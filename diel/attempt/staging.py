@@ -53,10 +53,8 @@ def disk_of(work: Work, env: Mapping[str, str]) -> str:
 
 
 def stage(attempt: RunningAttempt, env: Mapping[str, str], dog: Watchdog) -> Brought:
-    """Copy a task's inputs to its node, and make its request name the copies. Raise Failure.
-
-    Whoever was told meanwhile to end still tells what it copied: the caller looks at the verdict.
-    """
+    """Copy a task's inputs to its node, and make its request name the copies. Raise Failure. Whoever was told
+    meanwhile to end still tells what it copied: the caller looks at the verdict."""
     work, staged = attempt.work, attempt.request.staged
     assert work.staging is not None
     assert staged is not None

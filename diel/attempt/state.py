@@ -470,11 +470,9 @@ def _before_import(name: str, by_user: bool) -> tuple[State, dict[str, Any]] | N
 
 
 def _after_import(name: str, module: Any, before: tuple[State, dict[str, Any]] | None) -> None:
-    """Put back the generators that an import drew from, or seeded; note what else it set.
-
-    An import executes its file once in a process. What it set is set again for each later task, and each
-    later file, that imports it. One that raised, which has no `module`, is executed each time.
-    """
+    """Put back the generators that an import drew from, or seeded; note what else it set. An import executes
+    its file once in a process. What it set is set again for each later task, and each later file, that
+    imports it. One that raised, which has no `module`, is executed each time."""
     if before is not None and _importer:
         _draw_from(before[1])
     if module is None:

@@ -179,8 +179,7 @@ def _hint(runner: str, written: str) -> str:
     if written and len(written) <= _LONGEST:
         return f"write {written}"
     return _HINTS.get(
-        runner,
-        'write "$@" there, and pass the value after the program: sh -c \'echo "$@"\' sh ${{ ... }}',
+        runner, 'write "$@" there, and pass the value after the program: sh -c \'echo "$@"\' sh ${{ ... }}'
     )
 
 

@@ -39,10 +39,7 @@ PLACED = 2_000
 DRAWN = 20_000
 """The most points of a design that are drawn to look at them."""
 _WHEN: Key = ("when",)
-_MADE = {
-    "cores": (*TOGETHER, "cores_per_rank"),
-    "gpus": (*TOGETHER, "gpus_per_rank"),
-}
+_MADE = {"cores": (*TOGETHER, "cores_per_rank"), "gpus": (*TOGETHER, "gpus_per_rank")}
 """Facts that follow from some keys."""
 
 Words = Sequence[str]

@@ -200,10 +200,8 @@ def _unknown(first: str, names: Names, place: str) -> tuple[str, str] | None:
 
 
 def _outside(name: str, label: str, names: Names) -> tuple[str, str] | None:
-    """Return message and hint for the name of an axis that the stage is not over, or of its parameter.
-
-    None if the stage names an axis that does not exist: that axis was meant, and has its message.
-    """
+    """Return message and hint for the name of an axis that the stage is not over, or of its parameter. None
+    if the stage names an axis that does not exist: that axis was meant, and has its message."""
     over = () if names.stage is None else names.stage.over
     if any(axis not in names.axes for axis in over):
         return None

@@ -141,9 +141,7 @@ def _check_columns(
     complete: bool,
 ) -> None:
     """Check that a model knows the columns of its questions, if its training names those that it learned.
-
-    `complete`: whether the columns of the questions are all known.
-    """
+    `complete`: whether the columns of the questions are all known."""
     here: Key = ("stages", name, "surrogate")
     model = surrogate.service
     trainings = [edge.upstream for edge in check.graph.into(model) if edge.output is not None]

@@ -160,11 +160,8 @@ def _changes(
     moved: tuple[bool, bool] | None,
     depth: int,
 ) -> Iterator[Difference]:
-    """Yield what differs between a task and an earlier one.
-
-    `moved` says whether its own values and its inputs differ, by the digests in the journal; None where
-    nobody noted that.
-    """
+    """Yield what differs between a task and an earlier one. `moved` says whether its own values and its
+    inputs differ, by the digests in the journal; None where nobody noted that."""
     yield from _family_changes(run, old, stage)
     recipe = run.recipe(stage)
     try:

@@ -14,11 +14,9 @@ Point = tuple[int, ...]
 
 
 class Gathered(list[Any]):
-    """The values of several tasks along axes, each with its point.
-
-    It is a list, so that what only counts or shows values needs to know nothing of it. A slice keeps the
-    points; a key, as in `a.fit.slope`, is read of each value.
-    """
+    """The values of several tasks along axes, each with its point. It is a list, so that what only counts or
+    shows values needs to know nothing of it. A slice keeps the points; a key, as in `a.fit.slope`, is read of
+    each value."""
 
     __slots__ = ("axes", "picks", "points")
 
@@ -30,10 +28,8 @@ class Gathered(list[Any]):
         picks: tuple[str, ...] = (),
     ) -> None:
         """Gather values. `points`: a tuple for each, with a number for each axis; else raise ValueError.
-
         `picks` says what chose these points, as the best five of a search, a slice or a condition: another
-        set than all of them.
-        """
+        set than all of them."""
         super().__init__(values)
         if len(points) != len(self):
             raise ValueError(f"{len(self)} values at {len(points)} points")

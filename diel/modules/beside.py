@@ -205,10 +205,8 @@ _finder = _Finder()
 
 
 def enter(importer: Importer) -> None:
-    """Make Python find for a file what lies in its folders, and no longer what another file imported.
-
-    Each imports the others anew. Raise OSError.
-    """
+    """Make Python find for a file what lies in its folders, and no longer what another file imported. Each
+    imports the others anew. Raise OSError."""
     finder = _finder
     if not importer.folders or importer == finder.importer:
         return
@@ -269,11 +267,9 @@ def _is_within(module: ModuleType | None) -> bool:
 
 
 def files_of(importer: Importer, kept: Callable[[str], bytes | None] = lambda _: None) -> tuple[Path, ...]:
-    """Return the other files of a user that a file imports, and these in their turn, in one order.
-
-    Of a file that changes where Python looks, any file below the folders that has an imported name; of one
-    that computes names, all that can be meant. `kept` gives the bytes that the run keeps of a file.
-    """
+    """Return the other files of a user that a file imports, and these in their turn, in one order. Of a file
+    that changes where Python looks, any file below the folders that has an imported name; of one that
+    computes names, all that can be meant. `kept` gives the bytes that the run keeps of a file."""
     roots = tuple(dict.fromkeys((*importer.folders, *map(Path, importer.below))))
     files = {importer.file: None}
     files.update(dict.fromkeys(_placed(importer.name or "", roots)))

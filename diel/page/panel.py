@@ -69,11 +69,9 @@ class Grid(NamedTuple):
 
 
 class Plot(NamedTuple):
-    """A chart as a specification of Vega-Lite, and its numbers.
-
-    The page adds width, fonts and the colours of text and axes, for light and dark; the specification says
-    the rest: data, marks, encodings, and colours that mean something (`diel.page.plot`).
-    """
+    """A chart as a specification of Vega-Lite, and its numbers. The page adds width, fonts and the colours of
+    text and axes, for light and dark; the specification says the rest: data, marks, encodings, and colours
+    that mean something (`diel.page.plot`)."""
 
     caption: str
     """What it shows, as a sentence."""

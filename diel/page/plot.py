@@ -169,11 +169,9 @@ def cell(value: Any) -> Cell:
 
 
 def kind_of(values: Iterable[Any], *, spaced: bool = True) -> Kind:
-    """Return what a column holds: numbers, numbers on a logarithmic scale, or names.
-
-    Numbers are logarithmic where they span two decades and lie more evenly there (`spaced`), or span three
-    of them, as a result can.
-    """
+    """Return what a column holds: numbers, numbers on a logarithmic scale, or names. Numbers are logarithmic
+    where they span two decades and lie more evenly there (`spaced`), or span three of them, as a result
+    can."""
     distinct = list(dict.fromkeys(value for value in values if value is not None))
     if not distinct or not all(map(is_finite, distinct)):
         return "name"

@@ -105,10 +105,8 @@ WHOLE = 20_000
 
 
 def records_of(run: RunReader, most: int = 0) -> dict[str, tuple[Mapping[int, Made], str]]:
-    """Return by stage what a page draws of it, at most so many tasks, and how these were chosen.
-
-    The more stages, the fewer of each. A short journal is read whole, a long one once for all stages.
-    """
+    """Return by stage what a page draws of it, at most so many tasks, and how these were chosen. The more
+    stages, the fewer of each. A short journal is read whole, a long one once for all stages."""
     domains = {name: run.domain(name) for name in run.graph.order}
     plotted = [domain for domain in domains.values() if domain and domain.size > 1]
     most = most or max(LEAST, POINTS // max(1, len(plotted)))
@@ -140,10 +138,8 @@ def _chosen(history: StageHistory, domain: Domain | None, most: int) -> tuple[Se
 
 
 def choose(domain: Domain, most: int, candidates: Sequence[int] | None = None) -> tuple[Sequence[int], str]:
-    """Return at most so many tasks: those at every n-th point of each axis, so that grids stay grids.
-
-    Where `candidates` are few of a domain, take every n-th of them.
-    """
+    """Return at most so many tasks: those at every n-th point of each axis, so that grids stay grids. Where
+    `candidates` are few of a domain, take every n-th of them."""
     if candidates is not None and len(candidates) < domain.size // 2:
         step = -(-len(candidates) // most)
         return candidates[::step], f"every {_nth(step)} of {counted(len(candidates), 'result')} is drawn"

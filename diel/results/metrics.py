@@ -27,9 +27,7 @@ def list_metrics(
     run: RunReader, stage: str, limit: int | None = None, at: Mapping[str, Any] | None = None
 ) -> Listing:
     """Return a row for each value that a task of the stage reported: point, attempt, step, metric, value.
-
-    Raise UsageError for a stage or point that is not there.
-    """
+    Raise UsageError for a stage or point that is not there."""
     run.check_stage(stage, "metrics are a stage's; ")
     names, total = run.setting_names(stage), run.history.stage(stage).total
     indices = picked_tasks(run, stage, range(total), at) if at else range(total)
@@ -50,10 +48,8 @@ def list_metrics(
 
 
 def reported(run: RunReader, stage: str, indices: Container[int]) -> Iterator[tuple[int, int, Metric]]:
-    """Yield what these tasks of a stage reported, each with its task and attempt.
-
-    What is from the cache is read in the run that made it.
-    """
+    """Yield what these tasks of a stage reported, each with its task and attempt. What is from the cache is
+    read in the run that made it."""
     own = (place for place in _attempts(run.paths, stage) if place[0] in indices)
     folders = {place: run.paths.task_dir(stage, *place) for place in own}
     cached = run.history.stage(stage).states.count(TaskState.CACHED)
@@ -104,10 +100,8 @@ class TrialRun(NamedTuple):
 
 
 def list_trials(run: RunReader, label: str | None = None, limit: int | None = None) -> Listing:
-    """Return a row for each trial of a search: all that were requested, whatever became of them.
-
-    Raise UsageError where there is no such search, and where it is not said which of several is meant.
-    """
+    """Return a row for each trial of a search: all that were requested, whatever became of them. Raise
+    UsageError where there is no such search, and where it is not said which of several is meant."""
     axis = find_search(run, label)
     scores = [reference for reference, _ in axis.axis.objectives]
     rows: list[tuple[Any, ...]] = []

@@ -35,10 +35,8 @@ class AttemptOutput:
 
 
 def find_output(reader: Reader, name: str, index: int, attempt: int | None = None) -> AttemptOutput:
-    """Return the output of a task's attempt; a cached task's is in the run that computed it.
-
-    Raise UsageError where there is no such task or attempt, or where it has not begun.
-    """
+    """Return the output of a task's attempt; a cached task's is in the run that computed it. Raise UsageError
+    where there is no such task or attempt, or where it has not begun."""
     stage = reader.history.stage(name)
     state = stage.state(index)
     label = f"{name}/{index}"

@@ -68,9 +68,8 @@ class RunReader:
 
     def __init__(self, paths: RunPaths, followed: History | None = None, *, careful: bool = False) -> None:
         """Read the run. A history that a reader follows is taken as it is, and the journal not folded again.
-
-        With care each record is looked at, and what is damaged left out: `flaws` says what. It takes longer.
-        """
+        With care each record is looked at, and what is damaged left out: `flaws` says what. It takes
+        longer."""
         self.paths = paths
         self.flaws: Sequence[str] = ()
         """What is wrong with the journal. Without care, only lines that are no records."""
@@ -81,10 +80,8 @@ class RunReader:
         self.domain = cache(self._domain)
         """The tasks of a stage, by its name; None if one of its axes is not known."""
         self.recipe = cache(self._recipe)
-        """How the tasks of a stage get their parameters and inputs, by its name.
-
-        Its digests of files and modules are not those of the run: these may have changed since.
-        """
+        """How the tasks of a stage get their parameters and inputs, by its name. Its digests of files and
+        modules are not those of the run: these may have changed since."""
         self._results = _Lookup(self)
         self._earlier: list[RunReader] = []
         self._unread = islice(_earlier_runs(self), MAX_RUNS)
@@ -125,10 +122,8 @@ class RunReader:
 
     @cached_property
     def history(self) -> History:
-        """Without a living controller nothing is under way: what was, waits again (see `lost`).
-
-        Raises UsageError where the journal is in a form that this diel cannot read.
-        """
+        """Without a living controller nothing is under way: what was, waits again (see `lost`). Raises
+        UsageError where the journal is in a form that this diel cannot read."""
         history = self._followed
         if history is None:
             reader = read_behind_flaws(self.paths) if self.careful else read_run(self.paths)

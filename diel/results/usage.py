@@ -28,10 +28,8 @@ def list_usage(
     run: RunReader, stages: Sequence[str] = (), limit: int | None = None, at: Mapping[str, Any] | None = None
 ) -> Listing:
     """Return a row for each ended attempt of the stages, in order: its point, how it ended, what it used.
-
-    `at` has values of axis parameters, of one stage. A cell is empty where nothing was measured, and
-    where the kernel only knows a bound. Raise UsageError for a stage or point that is not there.
-    """
+    `at` has values of axis parameters, of one stage. A cell is empty where nothing was measured, and where
+    the kernel only knows a bound. Raise UsageError for a stage or point that is not there."""
     for stage in stages:
         run.check_stage(stage)
     chosen = list(stages) or list(run.workflow.stages)
@@ -156,10 +154,8 @@ class Advice(NamedTuple):
 
 
 def advise(run: RunReader, stage: str) -> list[Advice]:
-    """Return what tasks of a stage should ask for; nothing where nothing was measured.
-
-    What an expression says for each task is left alone, and so is what stays up until it is stopped.
-    """
+    """Return what tasks of a stage should ask for; nothing where nothing was measured. What an expression
+    says for each task is left alone, and so is what stays up until it is stopped."""
     spec = run.workflow.stages[stage]
     if never_ends(spec):
         return []

@@ -29,11 +29,9 @@ SHUFFLED = 1_000_000
 
 
 class Searcher(ABC):
-    """Proposes the trials of one search: the same for the same seed and calls.
-
-    The journal is what survives: a searcher comes back to where it was by being asked and told the same.
-    `ask` and `tell` are to be written; all else has a default.
-    """
+    """Proposes the trials of one search: the same for the same seed and calls. The journal is what survives:
+    a searcher comes back to where it was by being asked and told the same. `ask` and `tell` are to be
+    written; all else has a default."""
 
     def __init__(self, search: Search, space: Space, seed: int) -> None:
         """`search` is what the workflow file says, `space` the hyperparameters to draw, in their order."""

@@ -30,10 +30,8 @@ def find_program(name: str) -> str | None:
 
 def find_site(name: str | None, folder: Path) -> Site:
     """Return the site of this name: `--site`, else DIEL_SITE, else `local`; DIEL_ACCOUNT beats its account.
-
     Looked for in the workflow's `schedulers/`, the current directory's, the user's configuration, in what
-    diel ships. Raise UsageError if there is none, SpecError if its file is wrong.
-    """
+    diel ships. Raise UsageError if there is none, SpecError if its file is wrong."""
     word = name or os.environ.get("DIEL_SITE") or LOCAL
     site = read_site(_find(word, folder), folder)
     account = os.environ.get("DIEL_ACCOUNT")
@@ -84,11 +82,9 @@ def _read(path: Path, folder: Path, chain: Paths) -> tuple[Site, Data]:
 
 
 def _extended(source: Source, data: Data, base: str, folder: Path, chain: Paths) -> Data:
-    """Return the keys of a file and of the site that it extends, searched beside it first.
-
-    A file may extend another of its own name: it is then the next one of that name, so that a project's
-    `slurm.yaml` can extend the user's, and that one what diel ships.
-    """
+    """Return the keys of a file and of the site that it extends, searched beside it first. A file may extend
+    another of its own name: it is then the next one of that name, so that a project's `slurm.yaml` can extend
+    the user's, and that one what diel ships."""
     but = chain if chain[-1].stem == base else ()
     try:
         parent = _find(base, folder, source.path, but, chain)

@@ -161,11 +161,7 @@ def contract_flaws(
 
 
 def _value_flaws(contract: Contract, value: str) -> Iterator[Violation]:
-    fitting = {
-        "units": ("int", "float", "list"),
-        "finite": ("float", "list", "dict"),
-        "json": ("dict",),
-    }
+    fitting = {"units": ("int", "float", "list"), "finite": ("float", "list", "dict"), "json": ("dict",)}
     if isinstance(contract.units, dict):
         yield Violation("a value has no columns", "write the units of its numbers, as text", ("units",))
     for name in contract.promises:

@@ -230,8 +230,7 @@ class Stage(SpecModel):
     )
     params: dict[Name, Json] = Field(default_factory=dict, description="Parameters of the module.")
     files: dict[Name, Annotated[Text, Field(min_length=1)] | Later[Rendering]] = Field(
-        default_factory=dict,
-        description="Files to read, relative to the workflow file, or to fill in.",
+        default_factory=dict, description="Files to read, relative to the workflow file, or to fill in."
     )
     outputs: dict[Name, Output] = Field(default_factory=dict, description="What a command makes.")
     publishes: dict[str, Name] = Field(

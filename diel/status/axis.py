@@ -349,10 +349,8 @@ class _AxisView:
 
 
 def last_metric(path: Path, metric: str) -> tuple[int | None, float] | None:
-    """Return step and value of the last line that has a metric; None if there is none.
-
-    The step is None where no line tells it, and lines were cut off so that they cannot be counted.
-    """
+    """Return step and value of the last line that has a metric; None if there is none. The step is None where
+    no line tells it, and lines were cut off so that they cannot be counted."""
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size

@@ -233,10 +233,8 @@ def never_came(stage: StageHistory) -> list[list[int]]:
 
 def tasks_by_state(stage: StageHistory, *, under_way: bool = True) -> dict[TaskState, list[list[int]]]:
     """Return the indices of a stage's tasks in each state, as [first, last] pairs; without empty states.
-
     Without `under_way`, what was handed out counts as waiting: its controller is gone. Tasks that never came
-    are in no state: see `never_came`.
-    """
+    are in no state: see `never_came`."""
     indices: dict[TaskState, list[int]] = {}
     states = bytes(stage.states) + bytes(max(0, stage.total - len(stage.states)))
     left_out = stage.left_out + bytes(max(0, len(states) - len(stage.left_out)))
@@ -332,10 +330,8 @@ def cause_of(failure: Said) -> str:
 
 
 def used_text(usage: Mapping[str, Any], seconds: float | None, cores: int, memory: int | None = None) -> str:
-    """Return what an attempt used of what it had; empty if nothing was measured.
-
-    `seconds` is how long it took, `memory` what it asked for on all its nodes.
-    """
+    """Return what an attempt used of what it had; empty if nothing was measured. `seconds` is how long it
+    took, `memory` what it asked for on all its nodes."""
     parts = []
     if "cpu_seconds" in usage and seconds:
         parts.append(

@@ -46,11 +46,9 @@ class Audit(NamedTuple):
 
 
 class SurrogateStatus(NamedTuple):
-    """The terms of the effective speedup, as measured; a mean is None until something was measured.
-
-    Results that were taken from the cache count with the time that they took when they were made: the
-    speedup is that of the whole study, and the same when it is run again.
-    """
+    """The terms of the effective speedup, as measured; a mean is None until something was measured. Results
+    that were taken from the cache count with the time that they took when they were made: the speedup is that
+    of the whole study, and the same when it is run again."""
 
     service: str
     answered: int

@@ -89,12 +89,7 @@ class Ledger:
         """Record the points that a task lacks of gathers that meet in it, unless that is known."""
         rows = [remainder._asdict() for remainder in remainders]
         if rows != stage.history.joined.get(index, []):
-            record: JoinedRecord = {
-                "event": "joined",
-                "stage": stage.name,
-                "index": index,
-                "left": rows,
-            }
+            record: JoinedRecord = {"event": "joined", "stage": stage.name, "index": index, "left": rows}
             self.append(record)
 
     def fail(self, stage: StageRun, index: int, error: Said, attempt: int | None = None) -> None:

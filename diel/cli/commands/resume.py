@@ -143,10 +143,8 @@ def _look(
     run: RunReader, *, strict: bool, update: bool
 ) -> tuple[list[versions.ChangedSource], invalidation.Again]:
     """Look for what a run would read otherwise than when it began; nothing if no task is left to read it.
-
     With the tasks to compute again for an `update`. Raise UsageError where that would mix versions; `strict`
-    says that tasks which ended will run again.
-    """
+    says that tasks which ended will run again."""
     paths, name = run.paths, run.paths.run_id
     if standing(paths, run.history).alive:
         return [], {}

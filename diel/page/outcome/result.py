@@ -79,11 +79,9 @@ def _figures(stage: str, sample: DrawnStage) -> Iterator[Part]:
 
 
 def plots(stage: str, sample: DrawnStage, y: Column) -> list[tuple[str, Plot]]:
-    """Return the plots of one output, the one that suits its axes first: each with its name.
-
-    A grid of two axes with numbers is a heat map, and lines; points with several numbers each, as a sample
-    or a search has them, are dots; an axis of names beside mere seeds is dots in columns.
-    """
+    """Return the plots of one output, the one that suits its axes first: each with its name. A grid of two
+    axes with numbers is a heat map, and lines; points with several numbers each, as a sample or a search has
+    them, are dots; an axis of names beside mere seeds is dots in columns."""
     rows = [row for row in sample.rows if is_finite(row.get(y.key))]
     if len(rows) < 2:
         return []
