@@ -53,7 +53,6 @@ class Usage:
         self._moved: tuple[int, int] | None = (0, 0)
         self._own: _Own | None = None
         self._keeping: OwnMemory | None = None
-        self._bare = _bare(os.getpid())
         self._ran = False
         self._gpus: Gpus | None = None
 
@@ -86,6 +85,7 @@ class Usage:
     def begin(self, file: Path) -> None:
         """Begin to measure a function of a file in this process."""
         self._ran = True
+        _bare(os.getpid())
         self._own, self._keeping = _Own(), OwnMemory(file)
 
     def end(self) -> None:
@@ -152,7 +152,7 @@ class Usage:
         self._system += now.system - own.system
         self._add(own.moved, now.moved)
         peak = now.peak if now.peak > own.peak else least
-        foreign = self._bare + self.foreign
+        foreign = _bare(os.getpid()) + self.foreign
         self._largest = max(self._largest, peak - foreign)
         self._together = max(0, self._together - foreign)
 
