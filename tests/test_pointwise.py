@@ -21,6 +21,7 @@ SCOPE: dict[str, Any] = {
         "name": Gathered(["p", "q", "r"], ("x",), THREE),
         "fit": Gathered([{"slope": 1}, {"slope": 2}, {"slope": 3}], ("x",), THREE),
         "missing": Gathered([1.0, None, 3.0], ("x",), THREE),
+        "nan": Gathered([0.0, float("nan"), 0.0], ("x",), THREE),
         "shape": Gathered([[2, 3], [2, 4], [2, 3]], ("x",), THREE),
     },
     "b": {
@@ -110,6 +111,9 @@ def test_gathered_values_compute_and_compare_at_each_point(text: str, expected: 
         ("sum(b.none) + len(b.none)", 0),
         ("mean(b.none)", None),
         ("1 if mean(b.none) == null else 0", 1),
+        ("null and false or true", True),
+        ("null or n", 2),
+        ("any(a.missing > 0) and not all(a.e > 0)", True),
     ],
 )
 def test_what_reduces_them_gives_one_value_or_a_list_without_points(text: str, expected: Any) -> None:
@@ -144,8 +148,24 @@ def test_what_reduces_them_gives_one_value_or_a_list_without_points(text: str, e
         ("join(format(a.missing, '.1f'))", "where(a.e, a.e != null) leaves it out"),
         ("join([[1, null], [2, 3]])", "found null among them"),
         ("1 / (a.e - 1)", "division by zero, at point 0 of x"),
-        ("mean(b.none) + 1", "cannot compute with null"),
+        ("mean(b.none) + 1", "cannot compute with null: mean(b.none) is null, as it is of no values"),
         ("mean(b.none) < 1", "cannot compute with null"),
+        ("1 + 2 * mean(a.missing)", "mean(a.missing) is null, as one of its values is, at point 1 of x"),
+        ("mean(a.missing) > 0", "where(a.missing, a.missing != null) leaves it out"),
+        ("1 / std(a.e[:1])", "std(a.e[:1]) is null, as it is of one value"),
+        ("1 - a.missing[1]", "a.missing[1] is null"),
+        ("0 if n > 5 else sqrt(a.missing[1])", "a.missing[1] is null"),
+        ("not all(a.missing > 0)", "all(a.missing > 0) is null, as one of its values is"),
+        ("not any(a.nan)", "any(a.nan) is null, as NaN among its values could decide it"),
+        ("not a.missing[1]", "null is neither true nor false: a.missing[1] is null"),
+        ("null and n", "null is neither true nor false"),
+        ("n and null", "null is neither true nor false"),
+        ("null or 0", "null is neither true nor false"),
+        ("1 if all(a.missing > 0) else 0", "null is neither true nor false"),
+        ("a.e[:mean(b.none)]", "cannot cut a list at null: mean(b.none) is null"),
+        ("round(1.5, null)", "round: cannot compute with null"),
+        ("join(a.name, null)", "join: cannot compute with null"),
+        ("sorted(a.e, reverse=null)", "sorted: cannot compute with null"),
     ],
 )
 def test_what_cannot_be_right_is_refused_with_what_to_write(text: str, told: str) -> None:
@@ -158,6 +178,12 @@ def test_a_condition_that_holds_at_some_points_is_no_condition() -> None:
     with pytest.raises(ExpressionError, match="one truth is needed"):
         parse_expression("a.e == 1").truth(SCOPE)
     assert parse_expression("any(a.e == 1)").truth(SCOPE)
+
+
+@pytest.mark.parametrize("text", ["all(a.missing > 0)", "nothing", "null", "n and nothing"])
+def test_a_condition_that_is_null_is_no_condition(text: str) -> None:
+    with pytest.raises(ExpressionError, match="null is neither true nor false"):
+        parse_expression(text).truth({**SCOPE, "nothing": None})
 
 
 def test_texts_and_words_have_the_values_without_their_points() -> None:
@@ -217,6 +243,30 @@ def test_a_run_computes_with_what_it_gathers(project: Project) -> None:
     assert printed == {"gate": "open", "twice": "1.0 1.0 1.0", "orders": "0 0 0 0 0 0 0 0"}
     assert project.diel("logs", "last", "whole").strip() == "124 true"
     assert project.diel("logs", "last", "pairs").strip() == "0.5 1.5 2.0"
+
+
+NULL_AT_1 = """
+axes: {x: {range: 2}}
+stages:
+  a: {over: [x], command: 'echo "{\\"e\\": ${{ 1 if x == 0 else "null" }}}" > $DIEL_RESULT'}
+  guess: {when: "not all(a.e > 0)", command: [echo, ran]}
+  gate: {when: "all(a.e > 0)", command: [echo, ran]}
+  half: {over: [x], command: [echo, "${{ a.e / 2 }}"]}
+  twice: {over: [x], inputs: {e: a.e}, command: [echo, "${{ 2 * inputs.e }}"]}
+"""
+
+
+def test_a_condition_or_computation_that_null_stops_fails_and_names_the_task_that_made_it(
+    project: Project,
+) -> None:
+    run = project.workflow(NULL_AT_1).run(code=1)
+    assert run.counts("guess") == run.counts("gate") == {"failed": 1}
+    assert run.counts("half") == run.counts("twice") == {"done": 1, "failed": 1}
+    assert "all(a.e > 0) is null, as one of its values is, at point 1 of x" in project.diel(
+        "explain", "last", "guess"
+    )
+    assert "a.e, which a/1 (x=1) made, is null" in project.diel("explain", "last", "half/1")
+    assert "inputs.e, which a/1 (x=1) made, is null" in project.diel("explain", "last", "twice/1")
 
 
 def test_points_that_items_of_a_list_meet_are_in_the_key(project: Project) -> None:

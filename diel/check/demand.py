@@ -20,8 +20,9 @@ from diel.check.launcher import words_of
 from diel.check.violations import Axes, Known, Place
 from diel.errors import Problem
 from diel.expressions import Template, parse, parse_expression, parse_tree
-from diel.expressions.expression import Chain, Lazily
+from diel.expressions.expression import Lazily
 from diel.expressions.quantity import Quantity
+from diel.expressions.syntax import Chain
 from diel.site import Ask, Shape, Site, Unplaceable
 from diel.site.demand import Demand, Scope
 from diel.spec.forms.axis import Points

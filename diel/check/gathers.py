@@ -10,19 +10,11 @@ from diel.check.contracts import kind_of
 from diel.check.names import Names, visible_names
 from diel.check.violations import Check
 from diel.expressions import names_in, parse, parse_expression
-from diel.expressions.expression import (
-    JOINT,
-    PLACES,
-    Chain,
-    Evaluator,
-    Expression,
-    ExpressionError,
-    chain_of,
-    operands,
-)
+from diel.expressions.expression import PLACES, Evaluator, Expression, ExpressionError
 from diel.expressions.functions import OF_ONE, SCALARS, call, is_of_one, operate, refuse_lists
 from diel.expressions.gathered import Gathered, Unplaced, is_list, pointwise, readable, truth
 from diel.expressions.quantity import Undefined, Unfit
+from diel.expressions.syntax import JOINT, Chain, chain_of, operands
 from diel.graph import Edge, Key
 from diel.graph.uses import expressions
 from diel.spec.data import TEXT

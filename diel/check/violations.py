@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from diel.errors import MAX_PROBLEMS, DielError, Problem, SpecError, first_problems
-from diel.expressions.expression import Chain
+from diel.expressions.syntax import Chain
 from diel.graph import Key, StageGraph
 from diel.graph.build import strange_word
 from diel.load import Document

@@ -7,11 +7,11 @@ comparison, and/or/not, `in`, indexing, `a if b else c`, literals and the functi
 expression reaches data and nothing else.
 """
 
-from diel.expressions.expression import JOINT as JOINT
 from diel.expressions.expression import ExpressionError as ExpressionError
 from diel.expressions.functions import FUNCTIONS as FUNCTIONS
 from diel.expressions.functions import plain as plain
 from diel.expressions.functions import written as written
+from diel.expressions.syntax import JOINT as JOINT
 from diel.expressions.template import Template as Template
 from diel.expressions.template import Tree as Tree
 from diel.expressions.template import names_in as names_in

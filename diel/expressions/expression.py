@@ -8,34 +8,47 @@ import re
 import threading
 import warnings
 from collections import UserDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from simpleeval import EvalWithCompoundTypes, InvalidExpression
 
 from diel.errors import DielError, HintedError, did_you_mean
-from diel.expressions.aggregates import AGGREGATES, flaw_of_share
+from diel.expressions.aggregates import flaw_of_share
 from diel.expressions.functions import (
     FUNCTIONS,
     OPERATORS,
     SCALARS,
     call,
-    is_of_one,
     of_literals,
     operate,
     written,
 )
 from diel.expressions.gathered import Gathered, ListText, is_list, noun, pointwise, readable, truth
-from diel.expressions.quantity import Quantity, Undefined, Unfit, literals
+from diel.expressions.nulls import name_of_null, origin_of_null
+from diel.expressions.quantity import NullOperand, Quantity, Undefined, Unfit, literals
+from diel.expressions.syntax import (
+    JOINT,
+    Chain,
+    always_read,
+    axes_in,
+    axis_of,
+    chain_of,
+    chains_in,
+    dotted,
+    handed_on,
+    is_literal,
+    operands,
+    reduces,
+)
 
 MAX_EXPRESSION = 10_000
 """Longest expression, in characters."""
 MAX_NESTING = 100
 """Deepest nesting of an expression; the evaluator recurses."""
 
-Chain = tuple[str, ...]
-"""A dotted name: ("train", "loss")."""
 Scope = Mapping[str, Any]
 
 LITERALS = {"true": True, "false": False, "null": None}
@@ -43,9 +56,6 @@ LITERALS = {"true": True, "false": False, "null": None}
 _WORDS = frozenset({"and", "or", "not", "in", "is", "if", "else", "for", "lambda", "True", "False", "None"})
 PLACES = "·"
 """Under this name, which no expression can write, a scope has the numbers of the points of each axis."""
-JOINT = "·"
-"""Stands for the dot in the name of a stage or a hyperparameter that was included: `relax·scf.energy` is the
-`energy` of the stage `relax.scf`. What reads a workflow file writes it."""
 _PLAIN_NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_{JOINT}]*(?:\.[A-Za-z][A-Za-z0-9_{JOINT}]*)*", re.ASCII)
 _QUOTED = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"")
 
@@ -100,6 +110,8 @@ class Expression:
         value = self.value(scope)
         try:
             return truth(value)
+        except NullOperand as error:
+            raise self._stopped(error, scope) from None
         except Undefined as error:
             raise self._failed(error.message, error.hint) from None
 
@@ -135,14 +147,14 @@ class Expression:
     @property
     def axes(self) -> set[str]:
         """The axes that it names, as in `along(list, axis)`."""
-        return {_axis(node) for node in axes_in(self.tree)} if self.tree is not None else set()
+        return {axis_of(node) for node in axes_in(self.tree)} if self.tree is not None else set()
 
     @property
     def meetings(self) -> list[set[Chain]]:
         """The dotted names whose values meet: those that are handed on, then those in each aggregate."""
         if self.tree is None:
             return [{self.chain}]
-        calls = (node for node in ast.walk(self.tree) if isinstance(node, ast.Call) and _reduces(node))
+        calls = (node for node in ast.walk(self.tree) if isinstance(node, ast.Call) and reduces(node))
         return [set(handed_on(self.tree)), *(set(handed_on(arg)) for call in calls for arg in call.args)]
 
     @property
@@ -153,6 +165,8 @@ class Expression:
     def _computed(self, tree: ast.expr, scope: Scope) -> Any:
         try:
             return _evaluators.evaluator.run(tree, scope)
+        except NullOperand as error:
+            raise self._stopped(error, scope) from None
         except Undefined as error:
             raise self._failed(error.message, error.hint) from None
         except DielError:
@@ -163,6 +177,15 @@ class Expression:
             raise self._failed(str(error)) from None
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise self._failed(readable(error)) from None
+
+    def _stopped(self, error: NullOperand, scope: Scope) -> ExpressionError:
+        """Return the error of an expression that null stopped, with where the null comes from."""
+        if self.tree is None:
+            origin, hint = name_of_null(self.source.replace(JOINT, "."), self.chain, scope)
+        else:
+            run = partial(_evaluators.evaluator.run, scope=scope)
+            origin, hint = origin_of_null(self.tree, scope, run)
+        return self._failed(f"{error.message}: {origin}", hint)
 
     def _written(self, value: Any) -> str:
         try:
@@ -180,7 +203,7 @@ def parse_one(source: str, offset: int) -> Expression:
     text = source.strip()
     offset += len(source) - len(source.lstrip())
     if _PLAIN_NAME.fullmatch(text) and text not in _WORDS and text not in LITERALS:
-        return Expression(text, offset, chain=_dotted(text.split(".")))
+        return Expression(text, offset, chain=dotted(text.split(".")))
     if len(text) > MAX_EXPRESSION:
         message = f"the expression is longer than {MAX_EXPRESSION:,} characters"
         raise ExpressionError(message, offset, "compute it in a module")
@@ -285,12 +308,6 @@ def _check(tree: ast.expr, text: str, offset: int) -> None:
         waiting += ((child, depth + 1, column) for child in operands(node))
 
 
-def operands(node: ast.AST) -> list[ast.AST]:
-    called = node.func if isinstance(node, ast.Call) else None
-    children = ast.iter_child_nodes(node)
-    return [child for child in children if child is not called and not isinstance(child, ast.expr_context)]
-
-
 def _objection(node: ast.AST) -> str:
     if isinstance(node, ast.Call):
         return _call_objection(node)
@@ -323,86 +340,6 @@ def _call_objection(node: ast.Call) -> str:
     return ""
 
 
-def axes_in(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes that name an axis, as in `along(list, axis)`, and read no value."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "along":
-            yield node.args[1]
-
-
-def _axis(node: ast.AST) -> str:
-    return ".".join(chain_of(node) or ())
-
-
-def is_literal(node: ast.expr) -> bool:
-    """Return whether a list is written in the expression itself, as `[0] * n`."""
-    if isinstance(node, ast.BinOp):
-        return is_literal(node.left) or is_literal(node.right)
-    return isinstance(node, ast.List | ast.Tuple)
-
-
-def chain_of(node: ast.AST) -> Chain | None:
-    """Return the dotted name that a node is; None where it is none. `x["a"]` counts as `x.a`."""
-    names: list[str] = []
-    while isinstance(node, ast.Attribute | ast.Subscript):
-        if isinstance(node, ast.Attribute):
-            names.append(node.attr)
-        elif isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
-            names.append(node.slice.value)
-        else:
-            return None
-        node = node.value
-    return _dotted((node.id, *reversed(names))) if isinstance(node, ast.Name) else None
-
-
-def chains_in(tree: ast.AST) -> Iterator[tuple[ast.AST, Chain]]:
-    """Yield the dotted names in a tree, each with its node."""
-    waiting: list[ast.AST] = [tree]
-    while waiting:
-        node = waiting.pop()
-        chain = chain_of(node)
-        if chain is None:
-            waiting += operands(node)
-        else:
-            yield node, chain
-
-
-REDUCING = frozenset({*AGGREGATES, "concat", "len", "size"})
-"""Functions that make one value of all gathered ones, or a list without points."""
-
-
-def _reduces(node: ast.Call) -> bool:
-    name = node.func.id if isinstance(node.func, ast.Name) else ""
-    return name in REDUCING and not is_of_one(name, node.args)
-
-
-def handed_on(tree: ast.AST) -> Iterator[Chain]:
-    """Yield the dotted names whose values are handed on point by point, and not as an aggregate."""
-    waiting: list[ast.AST] = [tree]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.Call) and _reduces(node):
-            continue
-        if (chain := chain_of(node)) is not None:
-            yield chain
-        else:
-            waiting += [node.body, node.orelse] if isinstance(node, ast.IfExp) else operands(node)
-
-
-def always_read(tree: ast.AST) -> set[Chain]:
-    """Return the dotted names that are read under all conditions: of `a if c else b`, only `c`."""
-    if (chain := chain_of(tree)) is not None:
-        return {chain}
-    if isinstance(tree, ast.IfExp):
-        return always_read(tree.test) | (always_read(tree.body) & always_read(tree.orelse))
-    inner = tree.values[:1] if isinstance(tree, ast.BoolOp) else operands(tree)
-    return set[Chain]().union(*map(always_read, inner))
-
-
-def _dotted(parts: Iterable[str]) -> Chain:
-    return tuple(part.replace(JOINT, ".") for part in parts)
-
-
 class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
     """simpleeval's evaluator, reduced to what _NODES lists, reading names from a scope."""
 
@@ -416,6 +353,7 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
             ast.Name: self._name,
             ast.Attribute: self._attribute,
             ast.Subscript: self._subscript,
+            ast.Slice: self._slice,
             ast.Tuple: self._eval_list,
             ast.UnaryOp: self._unary,
             ast.BinOp: self._operation,
@@ -438,7 +376,7 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
         """Check nothing: names read only data. simpleeval would walk a list of a million items each time."""
 
     def _name(self, node: ast.Name) -> Any:
-        return LITERALS[node.id] if node.id in LITERALS else self._read(_dotted((node.id,)))
+        return LITERALS[node.id] if node.id in LITERALS else self._read(dotted((node.id,)))
 
     def _attribute(self, node: ast.Attribute) -> Any:
         chain = chain_of(node)
@@ -459,6 +397,13 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
                 raise Unfit(f"cannot take item {which} of {noun(container)}") from None
             of = f"item {which} in a list of {len(container)}" if is_list(container) else f"key {which}"
             raise Undefined(f"there is no {of}") from None
+
+    def _slice(self, node: ast.Slice) -> slice:
+        cut: slice = self._eval_slice(node)
+        bounds = (node.lower, cut.start), (node.upper, cut.stop), (node.step, cut.step)
+        if any(part is not None and bound is None for part, bound in bounds):
+            raise NullOperand("cannot cut a list at null")
+        return cut
 
     def _read(self, chain: Chain) -> Any:
         value = self.names
@@ -492,11 +437,14 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
         return self._operate(type(node.op), first, second)
 
     def _logic(self, node: ast.BoolOp) -> Any:
+        """Return the operand that decides, else the last one. Null decides nothing: it is refused there."""
+        values = []
         for operand in node.values:
-            value = self._eval(operand)
-            if truth(value) is isinstance(node.op, ast.Or):
-                break
-        return value
+            values.append(self._eval(operand))
+            if values[-1] is not None and truth(values[-1]) is isinstance(node.op, ast.Or):
+                return values[-1]
+        truth(None if None in values else True)
+        return values[-1]
 
     def _comparison(self, node: ast.Compare) -> Any:
         """Return a comparison; a chain holds at a point where all its comparisons do."""
@@ -514,7 +462,7 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
     def _called(self, node: ast.Call) -> Any:
         assert isinstance(node.func, ast.Name)
         if node.func.id == "along":
-            values = self._eval(node.args[0]), _axis(node.args[1]), self.names.get(PLACES, {})
+            values = self._eval(node.args[0]), axis_of(node.args[1]), self.names.get(PLACES, {})
             return self._call("along", [*values], {})
         options = {str(arg.arg): self._eval(arg.value) for arg in node.keywords}
         return self._call(node.func.id, [self._eval(arg) for arg in node.args], options)

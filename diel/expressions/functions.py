@@ -322,6 +322,8 @@ USAGE = {use.partition("(")[0]: use for use in re.findall(r"\w+\(.*?\)", _USAGE)
 def call(name: str, values: Sequence[Any], options: Mapping[str, Any]) -> Any:
     """Call a function with values; with gathered ones at each point if it takes one value."""
     function = partial(FUNCTIONS[name], **options) if options else FUNCTIONS[name]
+    if name in _PYTHON_TAKES_NULL and None in (*values[1:], *options.values()):
+        raise refusal(TypeError(), [None], USAGE[name])
     if is_of_one(name, values):
         if any(isinstance(value, Gathered) for value in values):
             return pointwise(function, values, use=USAGE[name])
@@ -332,6 +334,10 @@ def call(name: str, values: Sequence[Any], options: Mapping[str, Any]) -> Any:
         return function(*values)
     except (TypeError, ValueError) as error:
         raise refusal(error, [*values, *options.values()], USAGE[name]) from None
+
+
+_PYTHON_TAKES_NULL = ("join", "round", "sorted", "sum")
+"""Functions that would do something of their own where an option is null."""
 
 
 def is_of_one(name: str, values: Sequence[Any]) -> bool:

@@ -7,7 +7,7 @@ from itertools import compress, repeat
 from operator import itemgetter
 from typing import Any
 
-from diel.expressions.quantity import Quantity, Undefined, Unfit
+from diel.expressions.quantity import NullOperand, Quantity, Undefined, Unfit
 
 Point = tuple[int, ...]
 """The place of a value: the number of a point of each axis, in the order of the axes."""
@@ -133,10 +133,13 @@ def pointwise(
 
 
 def truth(value: Any) -> bool:
-    """Return whether a value counts as true. Raise Undefined for one that is true or false at each point."""
+    """Return whether a value counts as true. Raise Unfit for one that is true or false at each point, and
+    NullOperand for null."""
     if isinstance(value, Gathered):
         message = f"one truth is needed here, and this is a value for each point of {', '.join(value.axes)}"
         raise Unfit(message, "write all(...), any(...), or compare mean(...)")
+    if value is None:
+        raise NullOperand("null is neither true nor false")
     return bool(value)
 
 
@@ -162,8 +165,7 @@ def refusal(error: Exception, values: Sequence[Any], use: str = "") -> Undefined
     kind: type[Undefined] = Unfit
     name, hint = f"{use.partition('(')[0]}: " * bool(use), f"write {use}" * bool(use)
     if isinstance(error, TypeError) and any(value is None for value in values):
-        kind, shown = Undefined, ["null"]
-        hint = "it stands for no value, as the mean of nothing: `0 if x == null else x` gives another"
+        kind, shown = NullOperand, ["null"]
     elif isinstance(error, TypeError):
         shown = [*map(noun, values)]
         hint = hint or "str(n) makes a text of a number, float(t) a number of a text" * ("a text" in shown)

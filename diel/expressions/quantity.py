@@ -29,6 +29,10 @@ class Undefined(HintedError):
     """A computation that was refused, with the reason."""
 
 
+class NullOperand(Undefined):
+    """A computation or a choice that null stops, for it stands for no value."""
+
+
 class Unfit(Undefined):
     """A computation with values of kinds, or over axes, that do not go together, whatever the values are."""
 

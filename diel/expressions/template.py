@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from diel.expressions.expression import Chain, Expression, ExpressionError, Scope, parse_one, without_nul
+from diel.expressions.expression import Expression, ExpressionError, Scope, parse_one, without_nul
 from diel.expressions.functions import plain
 from diel.expressions.shell import Quotes, Unquotable, places
+from diel.expressions.syntax import Chain
 
 _OPENING = re.compile(r"\$?\$\{\{")
 

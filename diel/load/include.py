@@ -18,7 +18,8 @@ from pydantic import AfterValidator, Field, StringConstraints
 
 from diel.errors import HintedError, Problem, SpecError, did_you_mean
 from diel.expressions import JOINT
-from diel.expressions.expression import PLACES, Chain
+from diel.expressions.expression import PLACES
+from diel.expressions.syntax import Chain
 from diel.load.nodes import Key, Source
 from diel.load.part import Edit, Part, Written, joined, renamed
 from diel.spec.forms import Axis, AxisForm

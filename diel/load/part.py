@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from diel.errors import HintedError, did_you_mean
-from diel.expressions.expression import PLACES, Chain, Expression, ExpressionError, axes_in, chains_in
+from diel.expressions.expression import PLACES, Expression, ExpressionError
+from diel.expressions.syntax import Chain, axes_in, chains_in
 from diel.expressions.template import parse, parse_expression
 from diel.extensions import WORKFLOWS, entry_points_of
 from diel.load.nodes import Key, Source

@@ -246,6 +246,15 @@ class Scope(Mapping[str, Any]):
             self.branches.add((*link.edge.key, link.edge.upstream, str(link.edge.output)))
         return self.sources.read(link, self.index, self)
 
+    def maker(self, chain: tuple[str, ...]) -> str:
+        """Return the one task that made the value of a dotted name; empty where none or several did."""
+        inputs = self.sources.inputs
+        link = inputs.get("".join(chain[1:2])) if chain[0] == "inputs" else self.sources.link_of(chain)
+        if link is None or link.edge.gathered:
+            return ""
+        member = next(iter(link.members(link.group_of_downstream(self.index))), None)
+        return "" if member is None else link.up.task(member)
+
     def reads(self, chain: tuple[str, ...]) -> bool:
         """Return whether evaluated expressions have read a dotted name of the stage."""
         link = self.sources.link_of(chain)

@@ -234,6 +234,7 @@ class _KeyScope(Mapping[str, Any]):
         self._inner = inner
         self._depth = depth
         self.join = getattr(inner, "join", None)
+        self.maker = getattr(inner, "maker", None)
 
     def __getitem__(self, name: str) -> Any:
         if self._depth == 0 and name in ("run", "files"):

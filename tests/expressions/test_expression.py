@@ -29,7 +29,7 @@ from tests.expressions.evaluating import SCOPE, failure, value
         ("7 // 2 - 7 % 4 + 2 ** 3", 8),
         ("-count + +1", -2),
         ("1 < count <= 3", True),
-        ("ready and not nothing", True),
+        ("ready and nothing == null", True),
         ("nothing or 'else'", "else"),
         ("'arg' in name", True),
         ("4 not in [1, 2]", True),

@@ -99,7 +99,7 @@ def test_no_value_makes_an_expression_answer_in_words_of_python(moment: str) -> 
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("abs(nothing)", "abs: cannot compute with null", "`0 if x == null else x`"),
+        ("abs(nothing)", "abs: cannot compute with null", "`0 if nothing == null else nothing`"),
         ("abs('a')", "abs: cannot compute with a text", "write abs(number)"),
         ("abs(1, 2)", "abs: cannot compute with a whole number and a whole number", "write abs(number)"),
         ("join()", "join: cannot compute with nothing", "write join(list, between=' ')"),
