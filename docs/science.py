@@ -44,16 +44,22 @@ class Row:
 
 
 def rows(text: str) -> list[Row]:
-    """The claims below the table. Raises ValueError where one lacks its reference or figures."""
+    """The claims of the table, with the details below it. Raises ValueError where one lacks them."""
+    table = re.findall(r"^\| \[(\w+)\]\S* \| (.*?) \|", text, re.MULTILINE)
+    details = [
+        (section.partition("\n")[0], facts)
+        for section in text.split("\n## ")[1:]
+        for facts in re.findall(r"</summary>\n(.*?)</details>", section, re.DOTALL)
+    ]
+    if [workflow for workflow, _ in table] != [workflow for workflow, _ in details]:
+        raise ValueError("expected details for each claim of the table, in its order")
     claims = []
-    for section in text.split("\n## ")[1:]:
-        workflow = section.partition("\n")[0]
-        for claim, facts in re.findall(r"<summary>(.*?)</summary>\n(.*?)</details>", section, re.DOTALL):
-            cells = dict(re.findall(r"^- (Reference|Found|Commands): (.*)$", facts, re.MULTILINE))
-            if not {"Reference", "Found"} <= cells.keys():
-                raise ValueError(f"expected a reference and figures: {workflow}: {claim}")
-            commands = tuple(_commands(cells.get("Commands", "")))
-            claims.append(Row(workflow, claim, cells["Reference"], cells["Found"], commands))
+    for (workflow, claim), (_, facts) in zip(table, details, strict=True):
+        cells = dict(re.findall(r"^- (Reference|Found|Commands): (.*)$", facts, re.MULTILINE))
+        if not {"Reference", "Found"} <= cells.keys():
+            raise ValueError(f"expected a reference and figures: {workflow}: {claim}")
+        commands = tuple(_commands(cells.get("Commands", "")))
+        claims.append(Row(workflow, claim, cells["Reference"], cells["Found"], commands))
     return claims
 
 
