@@ -65,6 +65,11 @@ MODULES = (
                 "urls": environment()[f"DIEL_SERVICE_{service.upper()}_URLS"]}
 
     @diel.module(kind="analysis")
+    def end(context: diel.Context, name: str, o: list):
+        assert (context.run_dir / "go").exists()
+        return {"greeting": context.service("serve").get("/")["greeting"]}
+
+    @diel.module(kind="analysis")
     def late(context: diel.Context, n: int):
         client = context.service("serve")
         greeting = client.get("/")["greeting"]
@@ -564,6 +569,56 @@ def test_a_result_goes_under_the_key_of_the_model_that_answered(tmp_path: Path) 
     keys = [record["key"] for _, record in sorted(run.results("late").items())]
     assert keys[0] == ""
     assert keys[1] not in ("", keys[0])
+
+
+DISTURBED = (
+    RELOADING.replace("ROUNDS", "3")
+    + """
+      first: {over: [round, n], command: 'FIRST || test -e "$DIEL_RUN_DIR/go"'}
+      ask:
+        over: [round, n]
+        services: [serve]
+        after: [first]
+        command: |
+          python3 -c "import os, urllib.request as u; e = os.environ
+          r = u.Request(e['DIEL_SERVICE_SERVE_URL'], headers={'Authorization': 'Bearer ' + e['DIEL_SERVICE_SERVE_TOKEN']})
+          print(u.urlopen(r).read().decode())" | tee o > "$DIEL_RESULT"
+        outputs: {pid: {value: int}, greeting: {value: str}, o: o}
+      learn:
+        over: [round]
+        command: 'echo "{\\"name\\": \\"${{ round }}\\"}" > "$DIEL_RESULT"'
+        outputs: {name: {value: str}}
+        after: [ask]
+      check: {over: [round], module: "tools:ask", services: [serve], after: [learn]}
+      end:
+        inputs: {name: {from: learn.name, at: {round: last}}, o: ask.o}
+        module: "tools:end"
+        services: [serve]
+    """
+)
+
+
+def greetings(made: Project, stage: str) -> list[str]:
+    """What answered the tasks whose results count."""
+    rows = json.loads(made.diel("results", stage, "--json").splitlines()[0])["rows"]
+    return [row[f"{stage}.greeting"] for row in rows]
+
+
+@pytest.mark.parametrize("first", ["test ${{ round }}${{ n }} != 10", "true"])
+def test_a_resumed_round_is_answered_by_the_model_of_the_round_before(tmp_path: Path, first: str) -> None:
+    """A task of the second round has failed, or its file is removed when all rounds are over."""
+    made = project(tmp_path, DISTURBED.replace("FIRST", first))
+    run = made.run(code=1)
+    if first == "true":
+        (run.task_dir("ask", 2) / "o").unlink()
+    (run.root / "go").touch()
+    made.diel("resume")
+    answers = {stage: greetings(made, stage) for stage in ("ask", "check", "end")}
+    assert answers == {
+        "ask": ["nobody", "nobody", "0", "0", "1", "1"],
+        "check": ["0", "1", "2"],
+        "end": ["2"],
+    }
 
 
 def test_a_model_that_a_service_refuses_answers_nobody_and_holds_nobody_up(tmp_path: Path) -> None:

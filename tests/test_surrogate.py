@@ -24,7 +24,13 @@ MODULES = (
             self.answer("ok")
 
         def do_POST(self):
-            (row,) = self.read()["rows"]
+            document = self.read()
+            if self.path == "/reload":
+                self.server.value = document["value"]
+                return self.answer("ok")
+            (row,) = document["rows"]
+            if self.server.value is not None:
+                return self.answer({"prediction": [self.server.value]})
             if row["x"] == self.server.breaks:
                 return self.answer({"error": "it knows nothing of that"}, 400)
             near = min(abs(row["x"] - known) for known in self.server.known)
@@ -33,7 +39,11 @@ MODULES = (
     @diel.module(kind="inference")
     def serve(context: diel.Context, known: list[float], breaks: float = -1.0):
         # Its uncertainty is how far it is to what it knows; its answers are ten times the true values.
-        serve_at(context, Handler, known=known, breaks=breaks)
+        serve_at(context, Handler, known=known, breaks=breaks, value=None)
+
+    @diel.module(kind="inference")
+    def constant(context: diel.Context, value: float):
+        serve_at(context, Handler, value=value)
 
     @diel.module(kind="simulation")
     def simulate(x: float, seconds: float = 0.0) -> Made:
@@ -389,6 +399,37 @@ def test_what_has_decided_stays_and_is_marked_and_all_else_is_made_again(tmp_pat
     assert "it read suspect answers, which were simulated since; it stays" in made.diel("explain", "share/0")
     assert "it read suspect results: share/0" in made.diel("explain", "report/0")
     assert made.run().values("share", "sum") == [sum(range(20)), sum(range(20, 40))]
+
+
+def test_a_resumed_round_is_answered_by_the_model_of_the_round_before(tmp_path: Path) -> None:
+    made = project(
+        tmp_path,
+        """
+        axes: {round: {loop: {max: 3}}}
+        stages:
+          serve:
+            module: "tools:constant"
+            inputs: {value: {from: learn.value, at: {round: last}, initially: 0.5}}
+            service: {ready: {http: /health}, reload: true, shared_cores: true}
+          hold: {over: [round], command: 'test ${{ round }} != 1 -o -e "$DIEL_RUN_DIR/go"'}
+          simulate:
+            over: [round]
+            after: [hold]
+            module: "tools:simulate"
+            params: {x: -1.0}
+            surrogate: {service: serve, tolerance: .inf}
+          learn:
+            over: [round]
+            after: [simulate]
+            command: 'echo "{\\"value\\": ${{ round + 1.5 }}}" > "$DIEL_RESULT"'
+            outputs: {value: {value: float}}
+        """,
+    )
+    run = made.run(code=1)
+    (run.root / "go").touch()
+    made.diel("resume")
+    rows = json.loads(made.diel("results", "simulate.y", "--json").splitlines()[0])["rows"]
+    assert [row["simulate.y"] for row in rows] == [0.5, 1.5, 2.5]
 
 
 # --- what goes wrong ------------------------------------------------------------------------------

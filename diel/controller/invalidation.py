@@ -33,6 +33,7 @@ from diel.tasks.artifact_gc import Place, Readers, ended_well, reading
 from diel.tasks.link import Link
 from diel.tasks.results import Outputs, artifact_home, outputs_digests
 from diel.tasks.stage_run import StageRun
+from diel.tasks.turn import Turn, turns_of
 
 Again = Mapping[str, dict[int, int]]
 """By stage, the tasks that must run again, and the last attempt whose result is gone."""
@@ -125,17 +126,18 @@ def find_outdated(run: RunReader, remade: Again) -> tuple[Again, Others]:
     those had made on which decisions or the points of an axis rest. Those to be `remade` are among them: then
     tasks of searches and loops, and those of which an axis is made, stay. They have no result any more in
     `run`."""
-    if not remade and all(link.edge.min_success == 1 for link in run.links):
+    turns = turns_of(run.graph, run.links)
+    if not remade and not turns and all(link.edge.min_success == 1 for link in run.links):
         return {}, {}
-    outdated = _Outdated(run, remade)
-    for name in run.graph.order:
-        outdated.look_at(run.stages[name])
+    outdated = _Outdated(run, remade, turns)
+    while outdated.grows() and turns:
+        pass  # what a round makes answers the next one
     return outdated.again, outdated.outputs
 
 
 class _Outdated:
-    def __init__(self, run: RunReader, remade: Again) -> None:
-        self._view = run
+    def __init__(self, run: RunReader, remade: Again, turns: list[Turn]) -> None:
+        self._view, self._remade, self._turns = run, remade, turns
         self._lasting = {link.edge.upstream for link in run.links if link.edge.axis is not None}
         self._changes = {name: set(remade.get(name, ())) for name in run.stages}
         """The tasks that are tried again, or made again."""
@@ -144,7 +146,16 @@ class _Outdated:
         self.again = {name: dict(tasks) for name, tasks in remade.items()}
         self.outputs: dict[str, dict[int, Outputs]] = {}
 
-    def look_at(self, stage: StageRun) -> None:
+    def grows(self) -> bool:
+        """Look at all stages, and return whether any task has come."""
+        before = sum(map(len, self._changes.values()))
+        self._known.clear()
+        for name in self._view.graph.order:
+            self._look_at(self._view.stages[name])
+        return before != sum(map(len, self._changes.values()))
+
+    def _look_at(self, stage: StageRun) -> None:
+        turns = [turn for turn in self._turns if stage.name in turn.consumers and turn.has_order(stage.name)]
         links = [link for link in self._view.into(stage.name) if _decides(self._view.graph, link)]
         decides = bool(stage.adaptive) or stage.name in self._lasting
         stays = stage.spec.service is not None or (decides and self._stays)
@@ -153,7 +164,9 @@ class _Outdated:
             if not stage.history.state(index).good:
                 if self._is_tried_again(stage, index, links):
                     self._changes[stage.name].add(index)
-            elif not stays and any(self._look(link, index)[0] for link in links):
+            elif (not stays and any(self._look(link, index)[0] for link in links)) or any(
+                self._is_answered_anew(turn, stage, index) for turn in turns
+            ):
                 self._changes[stage.name].add(index)
                 outdated.append(index)
         if not outdated:
@@ -173,6 +186,24 @@ class _Outdated:
         if index in history.tolerated or index in history.gone:
             return False
         return all(link.edge.min_success < 1 or not self._look(link, index)[1] for link in links)
+
+    def _is_answered_anew(self, turn: Turn, stage: StageRun, index: int) -> bool:
+        """Return whether a later round would answer than did: it gets its result after `resume` only. What
+        was simulated needs no answer."""
+        past, up = stage.history.surrogate, turn.link.up
+        if (
+            turn.link.down.name not in stage.spec.services
+            and past
+            and not any(past.answers[index : index + 1])
+        ):
+            return False
+        group, rounds = turn.place(stage, index)
+        again = self._changes[up.name].difference(self._remade.get(up.name, ()))
+        for number in reversed(range(rounds)):
+            made = [*turn.tasks(up, group, number)]
+            if not again.isdisjoint(made) or all(map(up.history.is_good, made)):
+                return not again.isdisjoint(made)
+        return False
 
     def _look(self, link: Link, index: int) -> tuple[bool, bool]:
         """Return whether any input of a task changes, and whether any stays without a result."""

@@ -37,6 +37,7 @@ from diel.tasks.recipe import Recipe
 from diel.tasks.results import MissingInput
 from diel.tasks.service import ServiceLink, tie
 from diel.tasks.stage_run import StageRun
+from diel.tasks.turn import HANDED_OUT, Turn, turns_of
 
 PATIENCE = 10.0
 """Seconds for which a point with a ready replica waits for the others."""
@@ -44,7 +45,6 @@ SPARE = 2.0
 """Seconds without a consumer after which a point gives its room to others that wait for it."""
 WORKERS = "workers"
 """The pool of services without cores of their own, beside the site's pools."""
-HANDED_OUT = (TaskState.QUEUED, TaskState.RUNNING)
 
 
 @dataclass(eq=False)
@@ -122,12 +122,11 @@ class Serving:
         """Replicas whose end an earlier controller recorded."""
         self._sent: dict[Path, str] = {}
         """Keys of the newest inputs of replicas' attempts, by the file that brings them."""
-        self._come: set[tuple[int, tuple[tuple[str, int], ...]]] = set()
-        """Places whose tasks have all ended, of the stages that make newer inputs."""
+        self._turns = turns_of(plan.graph, chain(*into.values()))
+        for turn in self._turns:
+            turn.link.turn = turn.now
         self._owed: dict[Path, str] = {}
         """Files for replicas' workers that could not be written yet."""
-        self._adopted: list[tuple[StageRun, int]] = []
-        """Replicas that an earlier controller left: there may be newer inputs that it did not send."""
 
     def are_others(self, tasks: Iterable[tuple[str, int]]) -> bool:
         """Return whether any of these tasks is no service's."""
@@ -159,12 +158,20 @@ class Serving:
                 if stage.history.state(index).ended:  # for an earlier controller
                     link.note_end(index)
             link.up.look_at_all()  # there may be nobody who asks it
+        for turn in self._turns:
+            if stage.name in turn.consumers:
+                for index in range(min(stage.size, len(stage.history.states))):
+                    if stage.history.state(index) in HANDED_OUT or stage.history.state(index).ended:
+                        turn.note(stage, index)
+                turn.given = dict.fromkeys(turn.given, -1)
 
     def _begin_anew(self, stage: StageRun) -> None:
         """Take over what an earlier controller left; a replica that succeeded can start again."""
         for index in range(min(stage.size, len(stage.history.states))):
             if stage.history.state(index) in HANDED_OUT:
-                self._adopted.append((stage, index))
+                for turn in self._turns:  # there may be newer inputs that were not sent
+                    if turn.link.down is stage:
+                        turn.given[stage.domain.group(index, turn.link.edge.matched)] = -1
             elif stage.history.state(index) == TaskState.DONE:
                 stage.history.set(index, TaskState.WAITING)
                 stage.history.attempts.setdefault(index, 1)
@@ -180,6 +187,9 @@ class Serving:
             point = self._at(link.up, link.note_end(index))
             if point.is_over:
                 self._finish(point)
+        for turn in self._turns:
+            if stage.name in turn.consumers:
+                self._pass_on(turn, turn.note(stage, index))
         if stage.name in self._asked:
             self._write_off(stage, index)
 
@@ -202,32 +212,25 @@ class Serving:
 
     def _wake_next_round(self, renewing: Link, index: int) -> None:
         """Look at the consumers that wait for what their service reads of the round that a task is in."""
-        place = renewing.up.domain.coordinates(index)
-        for link in self._asked.get(renewing.down.name, ()):
-            for label in _rounds(renewing, link.down) if link.down.known else ():
-                shared = {axis: place[axis] for axis in renewing.edge.matched}
-                link.down.look_at(link.down.domain.matching({**shared, label: place[label] + 1}))
+        for turn in self._turns:
+            if turn.link is renewing:
+                group, number = turn.place(renewing.up, index)
+                for stage in turn.consumers.values():
+                    stage.look_at(turn.tasks(stage, group, number + 1))
 
-    def _may_ask(self, stage: StageRun, index: int) -> bool:
-        """Return whether all that its services read of the round before a task's has ended."""
-        for link in self._asks.get(stage.name, ()):
-            for renewing in link.inputs:
-                for label in _rounds(renewing, stage) if renewing.edge.renewed else ():
-                    place = stage.domain.coordinates(index)
-                    shared = {axis: place[axis] for axis in renewing.edge.matched}
-                    if place[label] and not self._has_come(renewing, {**shared, label: place[label] - 1}):
-                        return False
-        return True
-
-    def _has_come(self, renewing: Link, place: Mapping[str, int]) -> bool:
-        """Return whether all tasks at a place have ended whose results a service reads."""
-        arrival = (id(renewing), tuple(place.items()))
-        if arrival not in self._come:
-            up = renewing.up
-            if not up.known or not all(up.history.state(index).ended for index in up.domain.matching(place)):
-                return False
-            self._come.add(arrival)
-        return True
+    def _pass_on(self, turn: Turn, group: Group) -> None:
+        """Where it is another round's turn, give a service newer inputs, and look at those who may ask it."""
+        if turn.given[group] == (number := turn.now(group)):
+            return
+        turn.given[group] = number
+        service = turn.link.down
+        for other in self._asked[service.name]:
+            other.forget_keys()
+        for replica in turn.tasks(service, group, number):
+            if service.history.state(replica) in HANDED_OUT:
+                self._send(service, replica)
+        for stage in turn.consumers.values():
+            stage.look_at(turn.tasks(stage, group, number))
 
     def _send(self, service: StageRun, index: int) -> None:
         try:
@@ -262,7 +265,9 @@ class Serving:
     def may_start(self, service: StageRun, index: int) -> bool:
         """Return whether a replica is wanted, or a consumer has its turn; else tell who may want it."""
         if service.spec.service is None:
-            return self._may_ask(service, index)
+            return all(
+                turn.has_come(service, index) for turn in self._turns if service.name in turn.consumers
+            )
         point = self._of(service, index)
         if point in self._up:
             self._forget_told(service, index)
@@ -354,10 +359,10 @@ class Serving:
         """Look which points are ready, idle or down. `in_use` are tasks that were handed out."""
         for path, text in list(self._owed.items()):
             self._put(path, text)
-        while self._adopted:
-            service, index = self._adopted.pop()
-            if service.spec.service is not None and service.spec.service.reload is not None:
-                self._send(service, index)
+        for turn in self._turns:
+            for group, number in [*turn.given.items()]:
+                if number < 0 or group in turn.adopted:
+                    self._pass_on(turn, group)
         if not self._up:
             return
         now = time.monotonic()
@@ -435,9 +440,3 @@ class Serving:
         waiting, self._turned_away = self._turned_away, set()
         for other in {*waiting, point}:
             other.wake()
-
-
-def _rounds(renewing: Link, consumer: StageRun) -> list[str]:
-    """Return the loops whose latest round a service reads, and its consumer runs over."""
-    chosen = renewing.edge.chosen
-    return [label for label in chosen if chosen[label].word == "last" and label in consumer.spec.over]

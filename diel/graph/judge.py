@@ -197,7 +197,7 @@ def _check_nesting(workflow: Workflow) -> Iterator[Violation]:
 def check_waits(graph: StageGraph) -> Iterator[Violation]:
     """Check that no stage waits for all points of a search or loop that wait for that stage."""
     for edge in graph.edges:
-        for label in _awaited(graph.workflow, edge):
+        for label in awaited(graph.workflow, edge):
             judges = judge_of(graph.workflow, label).stages
             reached = graph.after(edge.downstream, label)
             guilty = next((name for name in (edge.upstream, *judges) if name in reached), None)
@@ -215,7 +215,7 @@ def check_waits(graph: StageGraph) -> Iterator[Violation]:
                 break
 
 
-def _awaited(workflow: Workflow, edge: Edge) -> list[str]:
+def awaited(workflow: Workflow, edge: Edge) -> list[str]:
     """Return the searches and loops that must be over before a task reads along an edge."""
     upstream = workflow.stages[edge.upstream].over
     inside = () if edge.axis is not None else workflow.stages[edge.downstream].over

@@ -7,7 +7,7 @@ depend on the round that reads.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, product
 
@@ -30,6 +30,8 @@ class ChoosingLink(Link):
 
     axes: Mapping[str, Adaptive] = field(default_factory=dict)
     """The axes that it chooses on, by label."""
+    turn: Callable[[Group], int] | None = None
+    """How many rounds a service may read for now, at its place; None for all that there are."""
 
     @property
     def _within(self) -> tuple[str, ...]:
@@ -177,7 +179,10 @@ class ChoosingLink(Link):
 
     def _latest(self, label: str, place: Mapping[str, int], axis: Adaptive) -> list[int]:
         """Return the latest round with a result, or -1 if it begins with something. Raise NotYet, Lost."""
-        for number in reversed(range(axis.size)):
+        group = tuple(place[matched] for matched in self.edge.matched)
+        rounds = axis.size if self.turn is None else min(axis.size, self.turn(group))
+        later = () if self.edge.begun else range(rounds, axis.size)  # it begins with the first that comes
+        for number in (*reversed(range(rounds)), *later):
             index = self.up.domain.index({**place, label: number})
             if index is not None and self.verdict_of(index) is Verdict.READY:
                 return [number]
