@@ -6,6 +6,7 @@ A worker's own standard output and error are two files; one that was printed to 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 from pathlib import Path
@@ -21,11 +22,13 @@ class Capture:
     """Standard output and error of this process, caught in `folder` under `name`."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._files: dict[int, Any] = {}
+        self._streams = [_Stream(number, what) for number, what in {0: "stdin", **PRINTED}.items()]
+        self._input = os.dup(0) if _is_descriptor(0) else -1
         self._paths = {number: folder / f"{name}.{what}" for number, what in PRINTED.items()}
         for number in PRINTED:
             self._open(number)
-        self._restore()
+        for stream in self._streams:
+            stream.restore()
 
     def _open(self, number: int, *, truncate: int = os.O_TRUNC) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | truncate
@@ -42,29 +45,25 @@ class Capture:
 
     def recover(self) -> None:
         """Flush Python's files, and take back what a function may have closed or replaced."""
-        self._restore()
+        for name in PRINTED.values():
+            with contextlib.suppress(Exception):
+                getattr(sys, name).flush()
+        if not (_is_descriptor(0) and _is_descriptor(self._input) and os.path.sameopenfile(0, self._input)):
+            self._input = self._input if _is_descriptor(self._input) else os.open(os.devnull, os.O_RDONLY)
+            os.dup2(self._input, 0)
         for number in PRINTED:
             try:
                 if not self._is_own(number):
                     self._open(number, truncate=0)
             except FileNotFoundError:  # somebody removed it
-                continue
+                pass
             except OSError:  # the function closed it
                 self._open(number)
+        for stream in self._streams:
+            stream.restore()
 
     def _is_own(self, number: int) -> bool:
         return os.path.samestat(os.fstat(number), os.stat(self._paths[number]))
-
-    def _restore(self) -> None:
-        for number, what in PRINTED.items():
-            file = getattr(sys, what)
-            with contextlib.suppress(Exception):
-                file.flush()
-            own = self._files.get(number, file)
-            if not _is_open(own):
-                own = open(number, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
-            self._files[number] = own
-            setattr(sys, what, own)
 
     def collect(self, task_dir: str) -> bool:
         """Move what was printed since the last call to the task; return whether there was anything."""
@@ -94,6 +93,37 @@ class Capture:
     def tail(self, number: int = 2, size: int = TAIL) -> str:
         """Return the end of what the running task wrote to standard error, or to standard output (1)."""
         return _end(number, size)
+
+
+class _Stream:
+    """One of Python's standard files, which stays the same object: functions and loggers keep it."""
+
+    def __init__(self, number: int, name: str) -> None:
+        self._number, self._name, self._former = number, name, getattr(sys, f"__{name}__")
+        self._file: Any = getattr(sys, name)
+        mode: dict[str, Any] = {"encoding": "utf-8", "errors": "backslashreplace"}
+        mode |= {"line_buffering": False, "write_through": False}
+        self._mode = {key: getattr(self._file, key, value) for key, value in mode.items()} | {"newline": "\n"}
+        self._own = dict(getattr(self._file, "__dict__", {}))
+
+    def restore(self) -> None:
+        if not _is_open(self._file):
+            if not isinstance(self._file, io.TextIOWrapper):
+                self._file = io.TextIOWrapper.__new__(io.TextIOWrapper)
+            raw = open(self._number, "wb" if self._number else "rb", closefd=False)  # noqa: SIM115
+            io.TextIOWrapper.__init__(self._file, raw, **self._mode)
+        with contextlib.suppress(Exception):  # it is another kind of file, or was read from
+            vars(self._file).clear()
+            vars(self._file).update(self._own)
+            self._file.reconfigure(**self._mode)
+        setattr(sys, self._name, self._file)
+        setattr(sys, f"__{self._name}__", self._former)
+
+
+def _is_descriptor(number: int) -> bool:
+    with contextlib.suppress(OSError):
+        return bool(os.fstat(number))
+    return False
 
 
 def _is_open(file: Any) -> bool:

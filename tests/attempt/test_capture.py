@@ -12,7 +12,13 @@ from pathlib import Path
 from diel.attempt.capture import Capture
 
 folder = Path(sys.argv[1])
+def state():
+    files = [sys.stdin, sys.__stdin__, sys.stdout, sys.__stdout__, sys.stderr, sys.__stderr__]
+    modes = [(f.encoding, f.errors, f.line_buffering, f.write_through, sorted(vars(f))) for f in files]
+    return files, modes, os.fstat(0)[:3]
+
 capture = Capture(folder, "worker")
+before = state()
 print("one", end="", flush=True); os.write(1, b"(raw)"); os.system("echo child >&2")
 assert capture.tail() == "child\\n"
 assert capture.collect(str(folder / "0"))
@@ -22,6 +28,7 @@ print("late"); print("later", file=sys.stderr)
 capture.recover()
 assert capture.collect(str(folder / "2"))
 assert sys.stdout.fileno() == 1 and sys.stderr.fileno() == 2
+assert state() == before, "whoever has kept a stream goes on with it"
 """
 
 
@@ -49,6 +56,15 @@ def test_streams_that_a_task_closed_or_replaced_serve_the_next_one(tmp_path: Pat
         "sys.stdout = sys.stderr = open(os.devnull, 'w')",
         "sys.stdout = sys.stderr = None",
         "sys.stdout.detach()",
+        "sys.stderr.detach().close()",
+        "with sys.stdout as out: pass",
+        "sys.__stdout__ = sys.__stderr__ = None",
+        "sys.stdout.reconfigure(encoding='ascii', errors='strict', line_buffering=True, newline='\\r\\n')",
+        "sys.stderr.reconfigure(encoding='utf-16', write_through=True)",
+        "sys.stdout.write = print",
+        "os.close(0)",
+        "sys.stdin.close(); os.close(0); os.close(1); os.close(2)",
+        "sys.stdin = None",
         "os.close(1); open(os.devnull)",
         "os.dup2(os.open(folder / 'other', os.O_WRONLY | os.O_CREAT), 1)",
         "os.unlink(folder / 'worker.stdout')" + "; os.close(1)",
