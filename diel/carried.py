@@ -18,18 +18,31 @@ CARRIED = ("PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX
 """Where programs and libraries are: taken along to every site."""
 FIXED = {"LANG": "C.UTF-8", "TZ": "UTC", "PYTHONHASHSEED": "0"}
 """What would else make results differ by machine: order and letters of texts, times, the order of sets."""
-MACHINES = """
-HOME USER LOGNAME SHELL HOSTNAME TMPDIR TMP TEMP SCRATCH XDG_* KRB5CCNAME SSH_AUTH_SOCK
-*_proxy *_PROXY SSL_CERT_* DBUS_SESSION_BUS_ADDRESS
-MODULE* LOADEDMODULES* _LMFILES_* LMOD* __LMOD* SPACK_* CONDA* MAMBA*
-BASH_FUNC_module%% BASH_FUNC_ml%% BASH_FUNC__module_raw%%
-APPTAINER* SINGULARITY* CH_IMAGE_* SHIFTER*
-SLURM* PBS* FLUX* LSB_* LSF_* LS_* SGE_* JOB_ID NSLOTS PE_HOSTFILE COBALT_* CRAY* PALS_*
-PMI* OMPI_* PRTE_* MPI* HYDRA* I_MPI_* UCX_* FI_* PSM*
-CUDA* NVIDIA* NCCL* ROCR* HIP* ZE_* GPU_DEVICE_ORDINAL DIEL_*
+PLACES = """
+HOME USER LOGNAME SHELL HOSTNAME TMPDIR TMP SCRATCH XDG_* KRB5CCNAME SSH_AUTH_SOCK DBUS_SESSION_BUS_ADDRESS
+http_proxy https_proxy ftp_proxy all_proxy no_proxy HTTP_PROXY HTTPS_PROXY FTP_PROXY ALL_PROXY NO_PROXY
+SSL_CERT_FILE SSL_CERT_DIR MODULEPATH* MODULESHOME MODULERCFILE MODULE_VERSION MODULE_VERSION_STACK MODULES_*
+__MODULES_* LOADEDMODULES* _LMFILES_* LMOD_* __LMOD_* SPACK_* CONDA_* MAMBA_* BASH_FUNC_module%%
+BASH_FUNC_ml%% BASH_FUNC__module_raw%% SLURM_* SLURMD_* PBS_* LSB_* LSF_* LS_JOBPID LS_SUBCWD SGE_* JOB_ID
+NSLOTS PE_HOSTFILE COBALT_JOBID COBALT_NODEFILE CRAY_* CRAYPE_* PALS_* FLUX_URI FLUX_JOB_* FLUX_TASK_*
+FLUX_*_PATH FLUX_*_PATH_PREPEND FLUX_KVS_NAMESPACE FLUX_CONF_DIR FLUX_ENCLOSING_ID FLUX_F58_FORCE_ASCII
+PMI_* PMI2_* PMIX_* OMPI_COMM_WORLD_* MPI_HOME MPI_ROOT I_MPI_ROOT MPI_LOCALRANKID MPI_LOCALNRANKS DIEL_*
+CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER CUDA_HOME CUDA_PATH CUDA_ROOT NVIDIA_VISIBLE_DEVICES GPU_DEVICE_ORDINAL
+ROCR_VISIBLE_DEVICES ROCM_PATH HIP_VISIBLE_DEVICES HIP_PATH ZE_AFFINITY_MASK
 """
-"""What a machine or its scheduler sets, each its own: found where the task runs, and not taken along."""
-_MACHINES = re.compile("|".join(MACHINES.split()).replace("*", ".*"), re.DOTALL)
+"""Where a process is: what a machine, its scheduler or a launcher sets. Found where the task runs."""
+SETTINGS = """
+APPTAINER_* SINGULARITY_* CH_IMAGE_* SHIFTER_* OMPI_* OPAL_* PRTE_* MPICH_* MPIR_CVAR_* MPIEXEC_* I_MPI_*
+MPI_DSM_* MPI_IB_* HYDRA_LAUNCHER* HYDRA_BOOTSTRAP* HYDRA_HOST_FILE HYDRA_IFACE HYDRA_RMK HYDRA_TOPOLIB
+UCX_* PSM_* PSM2_* PSM3_* NCCL_* FI_PROVIDER* FI_UNIVERSE_SIZE FI_LOG_* FI_MR_* FI_HMEM_* FI_CXI_* FI_OFI_*
+FI_OPX_* FI_PSM2_* FI_PSM3_* FI_TCP_* FI_SOCKETS_* FI_VERBS_* FI_EFA_* FI_SHM_* CUDA_CACHE_* CUDA_MPS_*
+CUDA_LAUNCH_BLOCKING CUDA_MODULE_LOADING CUDA_DEVICE_MAX_CONNECTIONS NVIDIA_DRIVER_CAPABILITIES
+NVIDIA_REQUIRE_* HIP_PLATFORM HIP_LAUNCH_BLOCKING ZE_FLAT_DEVICE_HIERARCHY ZE_ENABLE_PCI_ID_DEVICE_ORDER
+"""
+"""Settings of a machine's software, found there too; but a text that names one reads what its user set."""
+_PATTERNS = [*PLACES.split(), *SETTINGS.split()]
+_PLACES = re.compile("|".join(PLACES.split()).replace("*", ".*"), re.DOTALL)
+_MACHINES = re.compile("|".join(_PATTERNS).replace("*", ".*"), re.DOTALL)
 
 
 def kept_variables(environ: Mapping[str, str]) -> dict[str, str]:
@@ -38,9 +51,9 @@ def kept_variables(environ: Mapping[str, str]) -> dict[str, str]:
     return {**machine, **carried(environ), **FIXED}
 
 
-def is_carried(name: str) -> bool:
-    """Return whether tasks find this variable without anybody saying more."""
-    return name in CARRIED or name in FIXED or _MACHINES.fullmatch(name) is not None
+def is_place(name: str) -> bool:
+    """Return whether a variable says where a process is, or is the same everywhere: no key has it."""
+    return name in CARRIED or name in FIXED or _PLACES.fullmatch(name) is not None
 
 
 def carried(environ: Mapping[str, str]) -> dict[str, str]:
@@ -55,7 +68,7 @@ def _absolute(path: str) -> str:
 
 def dropping_lines() -> list[str]:
     """Lines for sh that unset all others, as a job may begin with what its user's shell had."""
-    patterns = "|".join([*MACHINES.split(), *CARRIED])
+    patterns = "|".join([*_PATTERNS, *CARRIED])
     return [
         "for diel_name in $(env | sed -n 's/^\\([A-Za-z_][A-Za-z0-9_]*\\)=.*/\\1/p'); do",
         f'  case "$diel_name" in {patterns}) ;; *) unset "$diel_name";; esac',

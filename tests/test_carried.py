@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from diel.carried import FIXED, dropping_lines, is_carried, kept_variables
+from diel.carried import FIXED, dropping_lines, is_place, kept_variables
 
 MODULE = "BASH_FUNC_module%%"
 SHELL = {
@@ -32,7 +32,7 @@ def test_the_list_holds_here_and_in_a_job() -> None:
         == {name: SHELL[name] for name in ("PATH", "HOME", "SLURM_JOB_ID", "https_proxy", MODULE)} | FIXED
     )
     script = "\n".join([*dropping_lines(), "env"])
-    expected = {name for name in SHELL if is_carried(name) and name != "TZ"}
+    expected = {name for name in SHELL if is_place(name) and name != "TZ"}
     for shell, lost in ("/bin/bash", set()), ("/bin/sh", {MODULE}):  # another shell may keep no functions
         job = subprocess.run([shell, "-c", script], env=SHELL, capture_output=True, text=True, check=True)
         lines = [line for line in job.stdout.splitlines() if line[:1] not in (" ", "}")]

@@ -201,6 +201,45 @@ def test_the_workflows_own_files_stay_as_they_are(project: Project, target: str,
     assert (project.folder / "points.csv").read_text() == f"m\n{target}\n"
 
 
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("helper.py", "a source of module 'lab:f'"),
+        ("lab.py", "a source of module 'lab:f'"),
+        ("below/part.yaml", "a workflow that this one reads"),
+        ("below/text.in", "files.t of 'p.s'"),
+        ("below/points.csv", "the file of axis 'p.m'"),
+        ("below/part_helper.py", "a source of module 'part_lab:f'"),
+        ("values.yaml", "a file of hyperparameters"),
+    ],
+)
+def test_no_export_writes_over_what_a_workflow_reads(tmp_path: Path, path: str, told: str) -> None:
+    project = Project(tmp_path).workflow(f"""
+        include: {{p: {{file: below/part.yaml}}}}
+        hyperparameters: {{n: {{type: int, default: 1}}}}
+        stages:
+          s: {{module: "lab:f"}}
+          e: {{command: "echo ${{{{ hp.n }}}} > o", outputs: {{o: {{path: o, export: {path}}}}}}}
+        """)
+    (tmp_path / "below").mkdir()
+    for name in ("", "below/part_"):
+        (tmp_path / f"{name}helper.py").write_text("N = 1\n")
+        helper = f"{name.rpartition('/')[2]}helper"
+        (tmp_path / f"{name}lab.py").write_text(
+            f"import {helper}\ndef f() -> dict:\n    return {{'v': {helper}.N}}\n"
+        )
+    (tmp_path / "values.yaml").write_text("n: 2\n")
+    (tmp_path / "below" / "text.in").write_text("x\n")
+    (tmp_path / "below" / "points.csv").write_text("m\n1\n")
+    (tmp_path / "below" / "part.yaml").write_text(
+        "diel: 1\nname: part\naxes: {m: {file: points.csv}}\nstages:\n"
+        "  s: {over: [m], command: 'cat text.in', files: {t: {template: text.in}}}\n"
+        "  f: {module: 'part_lab:f'}\n"
+    )
+    said = project.diel("validate", "flow.yaml", "--params", "values.yaml", code=2)
+    assert f"'{path}' is {told}" in said
+
+
 def test_a_module_exports_its_files_and_two_tasks_of_one_path_are_told(tmp_path: Path) -> None:
     project = Project(tmp_path).module(
         "m",

@@ -54,7 +54,7 @@ def test_variables_that_nobody_declares_are_said_and_in_the_key(
         stages:
           steps: {command: 'echo ${SIM_STEPS:-10} ${TZ} ${LC_ALL:-none} ${OTHER_OF_MINE:-unset}'}
           own: {command: "echo $SIM_STEPS", env: {SIM_STEPS: 7}}
-          hidden: {command: [printenv, SIM_STEPS], retries: 0}
+          hidden: {command: "env | grep ^SIM_STEPS=", retries: 0}
         """
     )
     said = []
@@ -74,6 +74,36 @@ def test_variables_that_nobody_declares_are_said_and_in_the_key(
     monkeypatch.setenv("SIM_STEPS", "900")
     project.diel("resume", run.id, code=1)
     assert run.counts("steps") == {"cached": 1}, "a run keeps what it began with"
+
+
+def test_a_users_quantity_that_is_called_like_a_machines_variable_is_in_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = Project(tmp_path).workflow(
+        """
+        stages:
+          flux: {command: 'echo "{\\"v\\": ${FLUX:-1}}" > $DIEL_RESULT'}
+          script: {command: 'echo "{\\"v\\": ${TEMP:-1}}" > $DIEL_RESULT'}
+        """
+    )
+    for value in (2, 3):
+        monkeypatch.setenv("FLUX", str(value))
+        monkeypatch.setenv("TEMP", str(10 * value))
+        assert "the command reads $FLUX, which nothing declares: it is that" in project.diel(
+            "run", "flow.yaml"
+        )
+        run = project.newest()
+        assert (run.value("flux", "v"), run.value("script", "v")) == (value, 10 * value)
+
+
+def test_another_path_at_resume_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project = Project(tmp_path).workflow("stages: {s: {command: 'test -e ../../../../../go'}}")
+    run = project.run(code=1)
+    assert "changed since" not in project.diel("resume", run.id, code=1)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    said = project.diel("resume", run.id, code=1)
+    told = "tasks that are left find programs as in this shell, and what is recorded holds"
+    assert f"PATH changed since {run.id} began: {told}" in said
 
 
 def test_variables_that_nobody_declares_reach_every_environment_unless_it_sets_them(

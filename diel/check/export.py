@@ -30,9 +30,12 @@ _LOOKED_AT = 10_000
 _VALUES = ("int", "float", "str", "bool", "None", "list", "dict")
 
 
-def check_exports(check: Check, counts: Mapping[str, int | None], values: Mapping[str, Any]) -> None:
-    """Check every `export`; `counts` are the points of axes, `values` the hyperparameters."""
+def check_exports(
+    check: Check, counts: Mapping[str, int | None], values: Mapping[str, Any], files: Iterable[Path]
+) -> None:
+    """Check every `export`; `counts` are the points of axes, `values` the hyperparameters, `files` theirs."""
     own = own_files(check.document, check.folder / check.document.path.name, check.modules)
+    own |= {os.path.realpath(file): "a file of hyperparameters" for file in files}
     if check.workflow.any_stage(lambda stage: stage.exports):
         own |= _files_of_points(check, values)
     owners: dict[str, str] = {}
@@ -164,7 +167,9 @@ def own_files(document: Document, path: Path, modules: Mapping[str, Module]) -> 
     """Return the workflow's files by real path, and what they are to it: nothing is exported there."""
     workflow, owners = document.spec, {os.path.realpath(path): "the workflow file"}
     owners |= {os.path.realpath(source): "a workflow that this one reads" for source in document.included}
-    owners |= {os.path.realpath(source.path): f"module '{source.reference}'" for source in modules.values()}
+    for source in modules.values():
+        files = [str(source.path), *(file for file, _ in source.files)]
+        owners |= dict.fromkeys(map(os.path.realpath, files), f"a source of module '{source.reference}'")
     owners |= own_places(document, path.parent.absolute())
     owners[os.path.realpath(path.parent / "modules")] = "in the directory of the modules"
     for name, stage in workflow.stages.items():

@@ -105,7 +105,7 @@ def undeclared_variables(document: Document) -> Iterator[Problem]:
             if value is None and others:
                 continue
             if value is None:
-                now, text = "not set here, so the command finds none", "VALUE"
+                now, text = "not set here, so the command finds none but its machine's", "VALUE"
             else:
                 unless = " unless its environment sets another" if others else ""
                 now, text = f"that of this shell{unless}, and in the key of each task", json.dumps(value)

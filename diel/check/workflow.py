@@ -113,7 +113,7 @@ def check(
         _check_stage(examined, name, values, anew=recorded is None)
     whens = any(spec.when is not None for spec in document.spec.hyperparameters.values())
     unclear = check_whens(examined, values) if whens else ()
-    _check_data(examined, counts, values, whole=not flaws)
+    _check_data(examined, counts, hyperparameters, whole=not flaws)
     settled = {**dict.fromkeys(unclear), **values}
     unread: set[str] = set()
     if document.spec.adaptive:
@@ -140,7 +140,7 @@ def _check_stage(check: Check, name: str, values: Mapping[str, Any], *, anew: bo
 
 
 def _check_data(
-    check: Check, counts: Mapping[str, int | None], values: Mapping[str, Any], *, whole: bool
+    check: Check, counts: Mapping[str, int | None], values: Hyperparameters, *, whole: bool
 ) -> None:
     workflow = check.workflow
     if workflow.adaptive:
@@ -158,7 +158,7 @@ def _check_data(
     if workflow.any_stage(lambda stage: stage.surrogate):
         check_surrogates(check, whole=whole)
     if workflow.any_stage(lambda stage: stage.exports):
-        check_exports(check, counts, values)
+        check_exports(check, counts, values.plain(), values.files)
 
 
 def _resolve(

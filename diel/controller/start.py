@@ -16,6 +16,7 @@ from typing import Any, TypeVar, Unpack
 from diel.attempt.reaper import kill_marked
 from diel.blocks.block import EngineLost
 from diel.blocks.script import block_jobs, try_out
+from diel.carried import carried
 from diel.check import check
 from diel.check.imports import refuse_missing
 from diel.controller.controller import Controller, Remade
@@ -149,6 +150,7 @@ def create(
             templates=templates,
             seeds={} if begins is None else begins.seeds,
             shell=shell,
+            carried=carried(os.environ),
             **manner,
             created=time.time(),
             host=socket.gethostname(),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from diel.artifacts.identity import FileChanged, hold, look_at
-from diel.carried import carried
+from diel.carried import CARRIED, carried
 from diel.controller.invalidation import Again
 from diel.controller.start import change_run_file, plan_again, watch_shared
 from diel.errors import DielError, UsageError, counted
@@ -32,6 +32,7 @@ from diel.results.suspect import tasks_reading
 from diel.site import read_kept_site
 from diel.spec.forms.axis import Points
 from diel.spec.forms.rows import FileForm
+from diel.states import RunState
 from diel.tasks.artifact_gc import ended_well
 from diel.tasks.link import Link
 from diel.tasks.stage_run import StageRun
@@ -68,6 +69,20 @@ def changed_texts(run: RunReader) -> Iterator[str]:
         with suppress(OSError, UnicodeDecodeError):  # of what is gone there is no other text
             if read_file(Path(file), MAX_WORKFLOW).decode("utf-8") != before:
                 yield os.path.relpath(file)
+
+
+def news(run: RunReader) -> Iterator[str]:
+    """Yield lines for the user on what is another than when a run began and changes no result."""
+    name, before, now = run.paths.run_id, run.run_file.carried, carried(os.environ)
+    if texts := [*changed_texts(run)]:
+        new = f"`{run.run_file.command_line}` takes what is there now, and reuses results"
+        yield f"{', '.join(texts)} changed since {name} began; the old text is used: {new}"
+    names = [key for key in CARRIED if before and before.get(key) != now.get(key)]
+    if names and run.history.state is not RunState.SUCCEEDED:
+        rest = "tasks that are left find programs as in this shell, and what is recorded holds"
+        yield f"{' and '.join(names)} changed since {name} began: {rest}"
+    if newest(run.paths.sources) is None and run.history.epoch:
+        yield f"{name} kept no sources: what is left runs with all files as they are now"
 
 
 def _modules(plan: Plan, sources: SourceVersion) -> Iterator[ChangedSource]:

@@ -20,12 +20,8 @@ import time
 from importlib import metadata
 
 GPU_VARIABLES = (
-    "CUDA_VISIBLE_DEVICES",
-    "ROCR_VISIBLE_DEVICES",
-    "HIP_VISIBLE_DEVICES",
-    "ZE_AFFINITY_MASK",
-    "GPU_DEVICE_ORDINAL",
-    "SLURM_JOB_GPUS",
+    *("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
+    *("ZE_AFFINITY_MASK", "GPU_DEVICE_ORDINAL", "SLURM_JOB_GPUS"),
 )
 PATIENCE = 5.0
 """Seconds to try each address of the doctor's host."""

@@ -77,6 +77,8 @@ class RunFile(SpecModel):
     """Of searches that were given more since (`resume --trials`): axis, how many it had, and has; in turn."""
     shell: dict[str, str] = Field(default_factory=dict)
     """Variables of the shell that commands read by name and nothing declares, as they were."""
+    carried: dict[str, str] = Field(default_factory=dict)
+    """Where programs and libraries were, by the variables that are taken along to every site."""
     created: float
     host: str
     user: str

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from diel.carried import is_carried
+from diel.carried import is_place
 from diel.spec.stage import Stage, reads_quotes
 from diel.spec.workflow import Workflow
 
@@ -21,8 +21,8 @@ _LISTED = re.compile(
     r"\b(?:for|select|read|local|declare|typeset|readarray|mapfile|getopts \S+)((?: +[-\w]+)+)"
 )
 _OWN = re.compile(
-    r"BASH\w*|RANDOM|SRANDOM|SECONDS|EPOCH\w+|LINENO|PWD|OLDPWD|IFS|OPT(?:ARG|IND|ERR)|REPLY|E?UID|PPID|"
-    r"HOSTTYPE|MACHTYPE|OSTYPE|SHLVL|FUNCNAME|PIPESTATUS|GROUPS|DIRSTACK|COLUMNS|LINES|_|LC_\w+|OMP_NUM_THREADS"
+    r"BASH(?:_\w+|PID|OPTS)?|RANDOM|SRANDOM|SECONDS|EPOCH(?:SECONDS|REALTIME)|LINENO|PWD|OLDPWD|IFS|OPT(?:ARG|IND|ERR)|REPLY|E?UID|PPID|"
+    r"HOSTTYPE|MACHTYPE|OSTYPE|SHLVL|FUNCNAME|PIPESTATUS|GROUPS|DIRSTACK|_|LC_[A-Z]+|OMP_NUM_THREADS"
 )
 """What a shell or diel sets."""
 
@@ -40,7 +40,7 @@ def read_variables(workflow: Workflow, stage: Stage) -> dict[str, int]:
     declared = {*stage.env, *(() if around is None else around.variables)}
     places: dict[str, int] = {}
     for name, place in _read(stage, lines):
-        if name not in declared and not (is_carried(name) or _OWN.fullmatch(name)):
+        if name not in declared and not (is_place(name) or _OWN.fullmatch(name)):
             places.setdefault(name, max(0, place) if isinstance(stage.command, str) else 0)
     return places
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from diel.carried import kept_variables
 from diel.spec import Workflow
 from diel.spec.variables import apply_shell, read_variables, shell_of
 
@@ -33,6 +34,22 @@ def workflow(**stage: object) -> Workflow:
 def test_names_in_a_text(text: str, names: set[str]) -> None:
     flow = workflow(command=text)
     assert set(read_variables(flow, flow.stages["s"])) == names
+
+
+@pytest.mark.parametrize(
+    "name", ["TEMP", "FLUX", "MPI_STEPS", "MODULE_N", "CUDA_N", "EPOCHS", "LINES", "COBALT_X"]
+)
+def test_a_users_quantity_is_no_variable_of_a_machine_or_a_shell(name: str) -> None:
+    flow = workflow(command=f"echo ${name}")
+    assert shell_of(flow, {name: "2"}) == {name: "2"}
+    assert name not in kept_variables({name: "2"})
+
+
+def test_a_setting_of_a_machine_is_read_by_its_name_and_a_place_is_not() -> None:
+    flow = workflow(command="echo $UCX_TLS $SLURM_JOB_ID $OMPI_COMM_WORLD_RANK")
+    environ = {"UCX_TLS": "tcp", "SLURM_JOB_ID": "7", "OMPI_COMM_WORLD_RANK": "1"}
+    assert shell_of(flow, environ) == {"UCX_TLS": "tcp"}
+    assert kept_variables(environ).keys() >= environ.keys()
 
 
 def test_names_in_words_are_those_that_a_shell_would_read() -> None:

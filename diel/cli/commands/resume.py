@@ -16,7 +16,6 @@ from diel.controller.home import choose_home, persist, refuse_homeless, submit
 from diel.errors import DielError, UsageError, counted
 from diel.journal.snapshot import read_run
 from diel.journal.stage_history import ranges
-from diel.modules.sources import newest
 from diel.paths import RunPaths
 from diel.project.lease import refuse_driven
 from diel.project.requests import ask_cancel
@@ -148,11 +147,8 @@ def _look(
     paths, name = run.paths, run.paths.run_id
     if standing(paths, run.history).alive:
         return [], {}
-    if texts := [*versions.changed_texts(run)]:
-        new = f"`{run.run_file.command_line}` takes what is there now, and reuses results"
-        click.echo(f"{', '.join(texts)} changed since {name} began; the old text is used: {new}", err=True)
-    if newest(paths.sources) is None and run.history.epoch:
-        click.echo(f"{name} kept no sources: what is left runs with all files as they are now", err=True)
+    for line in versions.news(run):
+        click.echo(line, err=True)
     try:
         every = changed = versions.differences(paths, run)
         axes = versions.changed_axes(run)
