@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from diel.artifacts.artifact import (
+    EXECUTABLE,
     LINK,
     Artifact,
     Way,
@@ -53,8 +54,11 @@ def differences(path: str, digest: str, identity: str, *, look: bool = True) -> 
             changed = [*_named(listed, _members(path, listed, way))]
         else:
             members: dict[str, str] = {}
-            same = content(path, way, members)[1] == digest
-            changed = [] if same else [*_named(listed, members)] or [_size_text(path, identity)]
+            found = content(path, way, members)[1]
+            same = found.removesuffix(EXECUTABLE) == digest.removesuffix(EXECUTABLE)
+            why = f"its mode: it can{'not' if found in digest else ''} be executed now" if same else ""
+            named = [] if found == digest else [*_named(listed, members)]
+            changed = [] if found == digest else named or [why or _size_text(path, identity)]
     except FileNotFoundError:
         return ["it is gone"]
     except OSError as error:

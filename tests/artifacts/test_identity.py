@@ -62,6 +62,7 @@ def replace(path: Path) -> None:
         (lambda path: path.write_text("three\n"), "it has 6 bytes and had 4"),
         (Path.unlink, "it is gone"),
         (lambda path: os.chmod(path, 0o600), ""),
+        (lambda path: os.chmod(path, 0o700), "its mode: it can be executed now"),
         (lambda path: os.link(path, path.with_name("link")), ""),
         (os.utime, ""),
         (lambda path: path.write_text("one\n"), ""),
