@@ -462,3 +462,24 @@ def test_an_update_tries_a_tolerated_failure_again_whose_file_was_mended(tmp_pat
     totals = [record["attempt"] for record in run.records("done") if record["stage"] == "total"]
     assert run.stdout("total", 0, max(totals)) == "6\n"
     assert "tolerated" not in project.diel("status")
+
+
+@pytest.mark.parametrize("header", ["", "r,other"])
+def test_a_run_goes_on_at_the_points_of_a_file_that_is_gone_or_cannot_give_them(
+    tmp_path: Path, header: str
+) -> None:
+    made = Project(tmp_path).workflow(
+        """
+        axes: {r: {file: ax.csv}}
+        stages:
+          a: {over: [r], command: 'test ${{ s }} = 2 -o -e "$DIEL_RUN_DIR/go"; echo ${{ r + s }}'}
+        """
+    )
+    (tmp_path / "ax.csv").write_text("r,s\n1,2\n3,4\n")
+    run = made.run(code=1)
+    (tmp_path / "ax.csv").unlink()
+    if header:
+        (tmp_path / "ax.csv").write_text(f"{header}\n1,2\n3,4\n")
+    (run.root / "go").touch()
+    assert "goes on at the points that it began with: the points of 'r' come from" in made.diel("resume")
+    assert run.stdout("a", 1, 2) == "7\n"

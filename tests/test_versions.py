@@ -682,3 +682,20 @@ def test_the_file_of_a_directory_that_was_changed_is_named(tmp_path: Path, edit:
     said = project.diel("explain", "last", "a", code=None)
     assert "put it back, then `diel resume flow-1`" in said
     assert "tasks write into their own directories" in said
+
+
+def test_rounds_that_nothing_decides_take_another_version(tmp_path: Path) -> None:
+    made = Project(tmp_path).workflow(
+        """
+        axes: {round: {loop: {max: 2}}}
+        stages:
+          use: {over: [round], files: {n: n.txt}, command: 'cat ${{ files.n }}'}
+          hold: {after: [use], command: 'test -e "$DIEL_RUN_DIR/go"'}
+        """
+    )
+    (tmp_path / "n.txt").write_text("1\n")
+    run = made.run(code=1)
+    (tmp_path / "n.txt").write_text("2\n")
+    (run.root / "go").touch()
+    made.diel("resume", "--update")
+    assert [run.stdout("use", index, 2) for index in range(2)] == ["2\n", "2\n"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice, product
@@ -42,6 +42,8 @@ class Check:
     folder: Path
     graph: StageGraph
     problems: list[Problem]
+    kept: Callable[[str], Points | None] = lambda _: None
+    """The points of an axis with a file that a run began with."""
     modules: dict[str, Module] = field(default_factory=dict)
     """Modules by stage; stages whose module was not found have none."""
     points: dict[str, Points] = field(default_factory=dict)
@@ -119,7 +121,8 @@ def check_axes(check: Check) -> dict[str, int | None]:
 
 def _count(check: Check, label: str, axis: Axis) -> int | None:
     try:
-        points = axis.listed(label, check.folder)
+        points = check.kept(label) if axis.word == "file" else None
+        points = points or axis.listed(label, check.folder)
     except DielError as error:
         check.add(("axes", label, axis.word), str(error).removeprefix(f"axis '{label}': "))
         return None

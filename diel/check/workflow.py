@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -75,14 +75,15 @@ def check(
     recorded: Hyperparameters | None = None,
     templates: Mapping[str, Filling] | None = None,
     sources: SourceVersion | None = None,
+    kept: Callable[[str], Points | None] = lambda _: None,
 ) -> Checked:
     """Read a workflow file and check all of it.
 
     Files and modules are looked for in `folder`, by default the file's own directory. `text` replaces the
     file's content, `included` that of included workflows, `templates` that of templates. `runs` is the
     directory of the runs: their project has values of hyperparameters, which `recorded` replaces. `sources`
-    replaces the modules, where a run has its own. Raise SpecError with all problems, UsageError for settings
-    that do not fit.
+    replaces the modules, where a run has its own, and `kept` the points of axes with files. Raise
+    SpecError with all problems, UsageError for settings that do not fit.
     """
 
     def settle(head: Document) -> Mapping[str, Any]:
@@ -103,7 +104,7 @@ def check(
         hyperparameters = _resolve(document, settings, params_files, runs) if recorded is None else recorded
     except SpecError as error:
         raise SpecError([*problems, *error.problems]) from error
-    examined = Check(document, folder, graph, problems)
+    examined = Check(document, folder, graph, problems, kept)
     examined.stop_at(MAX_PROBLEMS)
     counts = check_axes(examined)
     if document.spec.any_stage(lambda stage: stage.module):

@@ -38,6 +38,7 @@ from diel.scheduler.allocation import END
 from diel.search.searcher import refuse_unsearchable
 from diel.site import Site, find_program, find_site, missing, read_kept_site
 from diel.spec.data import Filling
+from diel.spec.forms.axis import read_kept
 from diel.spec.forms.rows import TEXTS, FileForm
 from diel.spec.variables import apply_shell, shell_of
 from diel.tasks.texts import Files
@@ -229,6 +230,7 @@ def plan_again(paths: RunPaths, site: Site | None = None, *, anew: bool = False)
         recorded=kept_values(run_file),
         templates=None if anew else {name: Filling(*filling) for name, filling in run_file.templates.items()},
         sources=None if anew else newest(paths.sources),
+        kept=lambda label: read_kept(paths.axis(label)),
     )
     run_file.apply(checked.workflow)
     return make_plan(checked, site or read_kept_site(paths))

@@ -161,15 +161,17 @@ def _environments(plan: Plan, paths: RunPaths) -> Iterator[ChangedSource]:
         yield ChangedSource(f"environment '{name}': its definition is another", dict.fromkeys(readers))
 
 
-def changed_axes(view: RunReader) -> str:
-    """Return which axes' points come from a file that has others by now, in words; empty if none do."""
+def changed_axes(view: RunReader, *, gone: bool) -> str:
+    """Return which axes' points come from a file that has others by now, or is `gone`, in words."""
     run, messages = view, []
     for label, axis in run.workflow.axes.items():
         if isinstance(axis, FileForm) and (points := run.points(label)) is not None:
-            with suppress(UsageError):  # of what is gone there are no other points: the run has its own
+            why = "cannot be read" if gone else ""  # an update has no other points to take
+            with suppress(UsageError):
                 now = axis.points_of(label, run.workflow.hyperparameters, run.run_file.folder)
-                if now.parameters != points.parameters or [*_rows(now)] != [*_rows(points)]:
-                    messages.append(f"the points of '{label}' come from {axis.path}, which is another by now")
+                same = now.parameters == points.parameters and [*_rows(now)] == [*_rows(points)]
+                why = "" if same else "is another by now"
+            messages += [f"the points of '{label}' come from {axis.path}, which {why}"] if why else []
     return ", and ".join(messages)
 
 
@@ -218,7 +220,8 @@ def _reached(graph: StageGraph, link: Link, changed: set[int]) -> Iterable[int]:
 
 def _refuse_decided(view: RunReader, stage: StageRun) -> None:
     axes = view.workflow.axes
-    decided = [axis.label for axis in stage.adaptive]
+    before = view.graph.before
+    decided = [axis.label for axis in stage.adaptive if stage.name in before(axis.judge.stages)]
     decided += [label for label, axis in axes.items() if axis.maker == stage.name and view.points(label)]
     if decided:
         run = view.run_file

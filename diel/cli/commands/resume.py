@@ -151,7 +151,7 @@ def _look(
         click.echo(line, err=True)
     try:
         every = changed = versions.differences(paths, run)
-        axes = versions.changed_axes(run)
+        axes = versions.changed_axes(run, gone=not update)
         if changed and not (update or strict):
             invalidation.find_missing(run)  # what runs again reads its files again
             changed = [difference for difference in changed if versions.is_unfinished(run, difference)]
@@ -215,7 +215,11 @@ def _make_again(paths: RunPaths, *, suspect: bool) -> None:
         (doubted, "", "run again: they are suspect answers, or read some"),
         ({} if doubted else outdated, "", early),
         (extended, "", early),
-        (missing, "files of ", "are gone, and others have yet to read them: these tasks run again"),
+        (
+            missing,
+            "files of ",
+            "are gone or changed, and others have yet to read them: these tasks run again",
+        ),
     ):
         if rerun:
             click.echo(f"{paths.run_id}: {before}{_names(rerun)} {why}", err=True)
