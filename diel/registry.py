@@ -85,6 +85,11 @@ def resolve(
     for setting in settings:
         try:
             name, value = _from_setting(setting, declared)
+            earlier = values.get(name)
+            if earlier is not None and earlier.origin == "command line" and earlier.value != value:
+                raise UsageError(
+                    f"{earlier.source} and --set {setting} exclude each other: leave one of them out"
+                )
         except UsageError as error:
             complaints.append(str(error))
         else:

@@ -268,8 +268,10 @@ def test_a_setting_is_read_as_its_type_wants(
     assert type(found) is type(value)
 
 
-def test_the_last_of_two_settings_holds(document: Document) -> None:
-    assert resolve(document, ["hidden=9", "hidden=10"]).plain()["hidden"] == 10
+def test_two_values_for_one_name_are_refused_with_both(document: Document) -> None:
+    with pytest.raises(UsageError, match="--set hp.hidden=9 and --set hidden=10 exclude each other"):
+        resolve(document, ["hp.hidden=9", "hidden=10"])
+    assert resolve(document, ["hp.hidden=9", "hidden=9"]).plain()["hidden"] == 9
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from diel.journal.stage_history import StageHistory
 from diel.paths import RunPaths, runs_dir
 from diel.project.runs import all_runs, find_run
 from diel.status.stage import find_task, index_of, stage_names
+from diel.values import value_text
 
 if TYPE_CHECKING:
     from diel.results import RunReader
@@ -85,8 +86,15 @@ def targets(words: Sequence[str]) -> list[Target]:
             raise UsageError(f"'{word}' says at which point, and comes after a stage: STAGE {word}")
         for part in _COMMA.split(word.rstrip(",")):
             name, _, value = part.partition("=")
-            listed[-1].at[name] = value
+            choose(listed[-1].at, name, value)
     return listed
+
+
+def choose(at: dict[str, Any], name: str, value: Any) -> None:
+    """Add a value that chooses among tasks. Raise UsageError where there is another one of that name."""
+    earlier, text = value_text(at.setdefault(name, value)), value_text(value)
+    if earlier != text:
+        raise UsageError(f"{name}={earlier} and {name}={text} exclude each other: leave one of them out")
 
 
 def is_file(target: str) -> bool:

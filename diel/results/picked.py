@@ -10,8 +10,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice, product
 from typing import Any
 
+import yaml
+
 from diel.axes.adaptive import Adaptive
 from diel.errors import UsageError, did_you_mean
+from diel.load.nodes import Unreadable, compose, content
 from diel.results.reader import RunReader
 from diel.spec import Choice
 from diel.spec.forms.axis import Points, alike, near, same
@@ -34,11 +37,11 @@ class Typed(str):
         if self:
             yield scalar(self)
         yield str(self)
-        if self.lower().lstrip("+-") in ("nan", "inf", "infinity"):  # as tables and JSON show them
-            yield float(self)
         if self[:1] in ("[", "{"):
-            with contextlib.suppress(ValueError):
-                yield json.loads(self)
+            with contextlib.suppress(Unreadable, yaml.YAMLError):
+                node, complaints = compose(str(self))
+                if node is not None and not complaints:
+                    yield content(node, False, complaints)
 
     @property
     def digits(self) -> int:
@@ -56,7 +59,12 @@ def picked_tasks(run: RunReader, stage: str, indices: Collection[int], at: Mappi
     digits, as in a workflow. `hp.NAME` is what a search set. Raise UsageError for what is no parameter of
     the stage.
     """
-    at = {_parameter(run, stage, name): value for name, value in at.items()}
+    names = [_parameter(run, stage, name) for name in at]
+    if twice := [
+        f"{name}={value}" for name, value in at.items() if names.count(_parameter(run, stage, name)) > 1
+    ]:
+        raise UsageError(f"{' and '.join(twice)} exclude each other: leave one of them out")
+    at = dict(zip(names, at.values(), strict=True))
     choices = {name: choice for name, text in at.items() if (choice := _choice(run, name, text))}
     points = {name: value for name, value in at.items() if name not in choices and "." not in name}
     tasks = [i for i in all_at(run, stage, points) if i in indices] if points else sorted(indices)

@@ -11,7 +11,15 @@ import click
 
 from diel.artifacts import differences, files_of, text_of
 from diel.cli.options import PAGES, PATH, Output, json_option, output_option, put, put_page, runs_option
-from diel.cli.target import complete_run, point_of, run_and_rest, run_argument, targets, words_argument
+from diel.cli.target import (
+    choose,
+    complete_run,
+    point_of,
+    run_and_rest,
+    run_argument,
+    targets,
+    words_argument,
+)
 from diel.errors import DielError, UsageError, counted
 from diel.exporters import TOOLS, take_out
 from diel.files import reason
@@ -67,7 +75,9 @@ def command(
     names = [target.word.partition("/")[0] for target in groups]
 
     def listed(run: RunReader) -> Listing:
-        at = {name: value for target in groups for name, value in point_of(run, target).items()}
+        at: dict[str, Any] = {}
+        for name, value in (chosen for target in groups for chosen in point_of(run, target).items()):
+            choose(at, name, value)
         if kinds:
             return _LISTINGS[kinds[0]](run, names, limit, at)
         if not names:

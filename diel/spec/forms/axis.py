@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -96,7 +97,8 @@ def _is(value: Any, other: Any) -> bool:
 
 
 def same(value: Any, other: Any) -> bool:
-    """Return whether values of a point are equal: floats to nine digits; not-a-number equals itself."""
+    """Return whether values of a point are equal: floats to nine digits; not-a-number equals itself.
+    What is no finite number may be spelled by `other`, as `NaN`."""
     if isinstance(value, list) and isinstance(other, list):
         return len(value) == len(other) and all(map(same, value, other))
     if type(value) is int and type(other) is int:
@@ -104,7 +106,12 @@ def same(value: Any, other: Any) -> bool:
     numbers = () if isinstance(value, bool) or isinstance(other, bool) else (int, float)
     if isinstance(value, numbers) and isinstance(other, numbers):
         return math.isclose(value, other, rel_tol=1e-9, abs_tol=0.0) or str(value) == str(other)
-    return _is(value, other)
+    spelled = isinstance(value, float) and isinstance(other, str) and _SPELLED.fullmatch(other.lower())
+    return str(value) == (spelled[1] or "") + spelled[2] if spelled else _is(value, other)
+
+
+_SPELLED = re.compile(r"\+?(-?)\.?(nan|inf)(?:inity)?")
+"""What is no finite number, as messages, tables and JSON spell it."""
 
 
 def alike(value: Any, other: Any) -> bool:

@@ -199,3 +199,28 @@ def test_points_and_values_that_json_lacks_are_texts_and_can_be_chosen(
     assert [row["a.e"] for row in rows] == ["Infinity", "NaN", ["-Infinity"], None]
     for word, index in (("nan", 0), ("NaN", 0), ("inf", 1), ("Infinity", 1), ("-inf", 2), ("null", 3)):
         assert json.loads(call(capsys, "results", "a", f"x={word}", "--json").out)["rows"] == [rows[index]]
+
+
+@pytest.mark.parametrize("word", ["[1, NaN]", "[1, .nan]", "[1,nan]"])
+def test_a_list_that_holds_no_number_is_chosen_as_it_is_shown_or_as_yaml_writes_it(
+    workspace: Path, capsys: Capture, word: str
+) -> None:
+    flow = "axes: {c: {values: [[1, .nan], [1, 2], [.inf, 1]]}}\nstages: {a: {over: [c], command: [x]}}"
+    Handmade(workspace, flow).stage("a", 3).done("a", 0, e=1).done("a", 1, e=2).done("a", 2, e=3)
+    assert "a/0" in call(capsys, "explain", "a", f"c={word}").out
+    (row,) = json.loads(call(capsys, "results", "a", f"c={word}", "--json").out)["rows"]
+    assert row["a.e"] == 1
+    assert call(capsys, "results", "a", "c=[1, -inf]").code == 2
+
+
+@pytest.mark.parametrize("command", ["results", "logs", "explain", "path", "cancel"])
+def test_two_values_for_one_name_are_refused_with_both(
+    workspace: Path, capsys: Capture, command: str
+) -> None:
+    flow = "axes: {x: {range: 4}}\nstages: {a: {over: [x], command: [x]}}"
+    Handmade(workspace, flow).stage("a", 4).done("a", 1, e=1).done("a", 3, e=3)
+    for other in ("x=3", "x.x=3"):
+        said = call(capsys, command, "last", "a", "x=1", other)
+        assert (said.code, f"x=1 and {other} exclude each other" in said.err) == (2, True)
+    assert call(capsys, "results", "a", "x=1", "x=1").code == 0
+    assert "x=1 and x=3 exclude each other" in call(capsys, "results", "a/1", "a/3").err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,11 @@ from tests.spec.forms.points import points_of, rows
         ({"zip": {"a": [1, 1, 2], "b": [3, 4, 4]}}, 4, None),
         ({"values": [0, True, 1]}, True, 1),
         ({"values": [True, 1.0000000001, 1.0000000002]}, 1.0000000001, 1),
+        ({"values": [1, math.nan, -math.inf]}, "NaN", 1),
+        ({"values": [1, math.nan, -math.inf]}, "-Infinity", 2),
+        ({"values": ["NaN", math.nan, 1]}, "NaN", 0),
+        ({"values": [[1, math.nan], [1, 2]]}, [1, "NaN"], 0),
+        ({"values": [[1, math.nan], [1, 2]]}, [1.0, math.nan], 0),
     ],
 )
 def test_a_point_is_found_by_its_value_or_its_parameters(

@@ -11,7 +11,7 @@ import click
 
 from diel.cli.commands.params.show import pairs, searches_of
 from diel.cli.options import PATH, Output, json_option, runs_option
-from diel.cli.target import run_argument
+from diel.cli.target import choose, run_argument
 from diel.errors import DielError, UsageError, counted, did_you_mean
 from diel.journal.axis_history import Trial
 from diel.load import load
@@ -94,7 +94,7 @@ def _values(words: Sequence[str], workflows: Sequence[ProjectWorkflow]) -> dict[
         try:
             if not equals or not name:
                 raise UsageError(f"{word}: expected NAME=VALUE; --unset removes a value")
-            values[name] = _value(name, text, having(workflows, name))
+            choose(values, name, _value(name, text, having(workflows, name)))
         except UsageError as error:
             wrong.append(str(error))
     if wrong:
@@ -177,7 +177,9 @@ def _search(paths: RunPaths, axis: str | None, points: Sequence[str]) -> tuple[s
     if axis is None and len(courses) > 1:
         raise UsageError(f"{paths.run_id} has several searches: choose one, --axis {' or '.join(courses)}")
     label = axis or next(iter(courses))
-    at = dict(map(_point, points))
+    at: dict[str, Any] = {}
+    for text in points:
+        choose(at, *_point(text))
     here = [item for item in courses[label] if all(item.at.get(name) == value for name, value in at.items())]
     if len(here) == 1:
         return label, here[0]
