@@ -163,8 +163,7 @@ class _View:
     def _means(
         self, name: str, x: Column, colour: Column | None, over: Sequence[str], encoding: Mapping[str, Any]
     ) -> Plot:
-        low, high = Column("low", "least", "number"), Column("high", "most", "number")
-        columns = [x, *([] if colour is None else [colour]), self.y, low, high, TASKS]
+        columns, rows = self._spread(x, colour)
         shared = {**encoding, "tooltip": tips(columns)}
         line, ends = {**shared, "y": self.y.axis()}, {"y": self.y.axis(field="low"), "y2": {"field": "high"}}
         layers = (
@@ -173,19 +172,24 @@ class _View:
             layer({"type": "text", "dy": -9, "fontSize": 10}, **line, text=amount("n")),
         )
         caption = f"the mean of {name}, its range over {' and '.join(over)}, and n, the tasks in it"
-        rows = means(self.sample.rows, x, colour, self.y)
         return figure(f"{self.stage}: {caption}", columns, rows, *layers)
+
+    def _spread(self, x: Column, by: Column | None) -> tuple[list[Column], list[Row]]:
+        """Return mean, least, most and number of results at each point of one or two columns."""
+        low, high = Column("low", "least", "number"), Column("high", "most", "number")
+        columns = [x, *([] if by is None else [by]), self.y, low, high, TASKS]
+        return columns, means(self.sample.rows, x, by, self.y)
 
     def heat(self, a: str, b: str) -> tuple[str, Plot]:
         """Return a field for each pair of points; of further axes the mean."""
         x, up, over = self.leads[a], self.leads[b], [axis for axis in self.axes if axis not in (a, b)]
-        mean = {"aggregate": "mean"} if over else {}
-        count = [{**tips([self.y])[0], "aggregate": "valid", "title": "n"}] if over else []
-        colour, tip = {**self.y.colour(), **mean}, [*tips([x, up]), {**tips([self.y])[0], **mean}, *count]
-        fields = layer("rect", x=x.steps(), y=up.steps(sort="descending"), color=colour, tooltip=tip)
+        columns, rows = self._spread(x, up) if over else ([x, up, self.y], self.rows)
+        placed = {"x": x.steps(), "y": up.steps(sort="descending"), "tooltip": tips(columns)}
+        fields = layer("rect", **placed, color=self.y.colour())
         suffix = f", the mean over {' and '.join(over)}" if over else ""
-        caption = f"{self.y.name} over {x.name} and {up.name}{suffix}"
-        return f"{self.y.name} as a heat map", self._plot(caption, [x, up, self.y], fields, height=300)
+        drawn = rows if over else self.sample.rows
+        caption = f"{self.stage}: {self.y.name} over {x.name} and {up.name}{suffix}"
+        return f"{self.y.name} as a heat map", figure(caption, columns, rows, fields, height=300, drawn=drawn)
 
     def scatter(self, x: Column) -> tuple[str, Plot]:
         """Return a dot for each task along one of several numbers; shapes and colours for a few names."""

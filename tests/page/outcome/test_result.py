@@ -221,6 +221,22 @@ def test_a_mean_says_of_how_many_tasks_it_is(tmp_path: Path) -> None:
     assert chart.spec["layer"][2]["encoding"]["text"]["field"] == "n"
 
 
+def test_a_heat_map_over_a_further_axis_draws_and_tables_a_mean_for_each_cell(tmp_path: Path) -> None:
+    text = f"axes: {{{GRID}, s: {{range: 3}}}}\n{STAGE % 'x, y, s'}"
+    run = Handmade(tmp_path, text).stage("sim", 90)
+    for index in range(90):
+        _ = run.done("sim", index, energy=float(index)) if index else run.failed("sim", index)
+    chart = charts(run)["energy (eV) as a heat map"]
+    assert chart.table.columns == ["x", "y", "energy (eV)", "least", "most", "n"]
+    assert [list(row) for row in chart.table.rows][:2] == [
+        [0.0, 0.0, 1.5, 1.0, 2.0, 2],
+        [0.0, 0.5, 4.0, 3.0, 5.0, 3],
+    ]
+    assert (len(chart.table.rows), len(chart.spec["data"]["values"])) == (30, 30)
+    assert chart.spec["encoding"]["color"]["field"] == "y0"
+    assert [tip["title"] for tip in chart.spec["encoding"]["tooltip"]] == chart.table.columns
+
+
 FLOW = "axes: {i: {range: 5}}\nstages: {draw: {over: [i], command: [x], outputs: {figure: {path: a}}}}"
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(50)
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
