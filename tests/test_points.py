@@ -304,4 +304,17 @@ def test_tasks_at_equal_points_are_told_apart_by_number(tmp_path: Path) -> None:
         """)
     project.diel("run", "flow.yaml")
     assert "2 tasks match 'a c=1'; write one by its number\n" in project.diel("logs", "a", "c=1", code=2)
+    project.workflow("""
+        axes: {c: {from: mk.rows, columns: [p, q]}}
+        stages:
+          mk: {command: 'echo "{\\"rows\\": [{\\"p\\": 1, \\"q\\": 2}, {\\"p\\": 1, \\"q\\": 2}]}" > $DIEL_RESULT'}
+          a: {over: [c], command: "echo ${{ p }}"}
+        """)
+    project.diel("run", "flow.yaml")
+    assert "2 tasks match 'a p=1'; write one by its number\n" in project.diel("logs", "a", "p=1", code=2)
+    project.workflow("""
+        axes: {c: {values: [1, 1]}}
+        stages: {a: {over: [c], command: "echo ${{ c }}"}}
+        """)
+    project.diel("run", "flow.yaml")
     assert "1" in project.diel("logs", "a/1")

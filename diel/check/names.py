@@ -196,6 +196,10 @@ def _unknown(first: str, names: Names, place: str) -> tuple[str, str] | None:
     near = near or (_IN_COMMAND.get(first, "") if place == "command" else "")
     if names.open_axes and not near:
         return None
+    if names.open_axes:  # a column, perhaps, that resembles another name
+        made = names.open_axes[0]
+        column = f"${{{{ {made}.{first} }}}}, or `columns: [{first}]` at the axis"
+        near = f"for a column of '{made}' write {column}; {near}"
     return f"no name '{first}' here", near or f"there are: {', '.join(visible)}"
 
 

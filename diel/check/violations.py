@@ -142,6 +142,8 @@ def _points_hint(points: Points, point: object, places: Sequence[int]) -> str:
     values = ", ".join(
         json.dumps(row if len(row) > 1 else next(iter(row.values())), ensure_ascii=False) for row in rows
     )
+    if places and any(len(points.find(row)) > 1 for row in rows):
+        return f"nothing tells {values} apart: leave `at` out, which gathers them, or list the point once"
     hint = f"{'choose one of' if places else 'its points:'} {values}{', …' if len(chosen) > 5 else ''}"
     return f"its parameters: {', '.join(points.parameters)}; {hint}" if isinstance(point, dict) else hint
 

@@ -216,5 +216,6 @@ def the_task(run: RunReader, target: Target) -> tuple[str, int]:
     telling = [name for name in free if any(point[name] != points[0][name] for point in points)]
     listed = [f"    {run.named(f'{stage}/{index}')}" for index in tasks[:FIRST]]
     more = [f"    and {len(tasks) - FIRST:,} more"] if len(tasks) > FIRST else []
-    add = " ".join(["add", *(f"{name}=…" for name in telling or free)]) if free else "write one by its number"
+    names = telling or (free if more else [])
+    add = " ".join(["add", *(f"{name}=…" for name in names)]) if names else "write one by its number"
     raise UsageError("\n".join((f"{len(tasks):,} tasks match '{target}'; {add}", *listed, *more)))

@@ -227,7 +227,7 @@ class JoinedRecord(_Stamped):
     stage: str
     index: Index
     left: list[dict[str, Any]]
-    """`edges`, `number`, and the first `points`."""
+    """`edges`, `of` what has them, `number`, and the first `points`."""
 
 
 class HeldRecord(_Stamped):

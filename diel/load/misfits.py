@@ -32,7 +32,7 @@ _KINDS = {
     "list_type": "a list",
     "dict_type": "a mapping",
     "model_type": "a mapping",
-    "none_required": "nothing",
+    "none_required": "null",
 }
 _SWITCHES = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 _FIRST_LINES: dict[Key, str] = {
@@ -194,6 +194,8 @@ def _scalar_hint(expected: str, value: Any) -> str:
     switch = _SWITCHES.get(str(value).lower()) if expected == "true or false" else None
     if switch is not None:
         return f"write {switch}; YAML 1.2 reads {value} as text"
+    if expected == value == "null":
+        return "write null, without quotes"
     if expected == "a whole number" and isinstance(value, float) and value.is_integer():
         return f"write {int(value)}" if abs(value) < 1e15 else ""
     if "number" in expected and isinstance(value, str):

@@ -137,12 +137,16 @@ SHOWN_POINTS = 3
 
 
 def left_text(missing: MissingPoints) -> str:
-    """Return the points that a task is without: `x=1, which a.v lacks; x=2 and x=3, which b.v lacks`."""
+    """Return the points that a task is without: `x=1 of inputs.q, which a.v lacks; x=2 and x=3 of …`."""
     return "; ".join(
-        f"{_points(entry['points'], entry['number'])}, which {_listed(entry['edges'])} "
+        f"{_points(entry['points'], entry['number'])}{_of(entry.get('of'))}, which {_listed(entry['edges'])} "
         f"lack{'s' * (len(entry['edges']) == 1)}"
         for entry in missing
     )
+
+
+def _of(names: Sequence[str] | None) -> str:
+    return f" of {_listed(names)}" if names else ""
 
 
 def _points(points: Sequence[Mapping[str, Any]], number: int) -> str:

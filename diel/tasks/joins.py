@@ -117,6 +117,8 @@ class Left(NamedTuple):
     """The points that some edges lack, so that others leave them out."""
 
     edges: list[str]
+    of: list[str]
+    """What has such points: inputs by their labels, and what expressions read."""
     number: int
     points: list[dict[str, Any]]
     """The first of them: their parameters by name."""
@@ -169,8 +171,12 @@ class GatherJoin:
             for link, held in zip(links, met.held, strict=True):
                 lacks = sorted(every - held)
                 points = [_parameters(link, place) for place in lacks[:SHOWN]]
-                gap = gaps.setdefault((_along(link.edge), tuple(lacks)), Left([], len(lacks), points))
+                gap = gaps.setdefault((_along(link.edge), tuple(lacks)), Left([], [], len(lacks), points))
                 gap.edges.extend({_name(link.edge)} - {*gap.edges})
+                have = [
+                    _taker(other.edge) for other, its in zip(links, met.held, strict=True) if its & {*lacks}
+                ]
+                gap.of.extend(name for name in dict.fromkeys(have) if name not in gap.of)
         return [gap for gap in gaps.values() if gap.number]
 
     def _unlike(self) -> Iterable[list[Link]]:
@@ -213,6 +219,10 @@ def _is_whole(link: Link) -> bool:
 def _name(edge: Edge) -> str:
     read = f"{edge.upstream}.{edge.output}" if edge.hyperparameter is None else f"hp.{edge.hyperparameter}"
     return f"{read} at {point_text(edge.picked)}" if edge.picked else read
+
+
+def _taker(edge: Edge) -> str:
+    return f"inputs.{edge.name}" if edge.name else _name(edge)
 
 
 def _parameters(link: Link, place: Group) -> dict[str, Any]:

@@ -66,6 +66,12 @@ def test_names_that_are_there_are_read(folder: Path, over: str, text: str) -> No
         ("", "params.n", "no 'n' in 'params'", "'params' is empty here"),
         ("", "up", "'up' is not a value itself", "up.OUTPUT"),
         ("", "task.number", "no 'number' in 'task'", ""),
+        (
+            "made",
+            "p",
+            "no name 'p' here",
+            "for a column of 'made' write ${{ made.p }}, or `columns: [p]` at the axis; ",
+        ),
         ("made", "hp.rat", "no 'rat' in 'hp'", "did you mean 'rate'?"),
         ("", "1 +", "", ""),
         ("", "().__class__", "", ""),

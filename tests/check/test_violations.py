@@ -121,8 +121,8 @@ def test_more_tasks_than_diel_counts_are_refused(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("axis", "wanted", "hint"),
     [
-        ("{values: [1, true, 1.0]}", "1", "choose one of 1, 1.0"),
-        ("{values: [0, 0]}", "0", "choose one of 0, 0"),
+        ("{values: [1, true, 1.0]}", "1.0000000001", "choose one of 1, 1.0"),
+        ("{values: [0, 0]}", "0", "nothing tells 0, 0 apart: leave `at` out"),
         ("{zip: {z: [1, 2, 3], p: [1, 1, 2]}}", "{p: 1}", 'choose one of {"z": 1, "p": 1}, {"z": 2, "p": 1}'),
         ("{file: p.csv}", "{p: 1}", 'choose one of {"z": 1, "p": 1}, {"z": 2, "p": 1}'),
     ],

@@ -26,6 +26,12 @@ GOOD: dict[str, Any] = {"diel": 1, "name": "w", "stages": {"a": {"command": ["ec
             "found '2'",
             "write 2",
         ),
+        (
+            {"stages": {"a": {"command": ["x"], "inputs": {"i": {"from": "b.e", "missing": "null"}}}}},
+            ("stages", "a", "inputs", "i", "missing"),
+            "expected null, found 'null'",
+            "write null, without quotes",
+        ),
         ({"axes": {"t": {"values": 1}}}, ("axes", "t", "values"), "expected a list, found 1", "write [1]"),
         ({"hyperparams": {}}, ("hyperparams",), "unknown key", "did you mean 'hyperparameters'?"),
     ],

@@ -90,7 +90,7 @@ stages:
   b: {over: [x], when: x != 2, command: 'echo "{\\"v\\": ${{ x }}}" > $DIEL_RESULT', outputs: {v: {value: int}}}
   fit: {command: 'cat $DIEL_INPUTS', inputs: {p: a.v, q: b.v}}
 """
-TOLD = "joined without x=1, which a.v lacks; x=2, which b.v lacks"
+TOLD = "joined without x=1 of inputs.q, which a.v lacks; x=2 of inputs.p, which b.v lacks"
 
 
 def test_status_and_explain_say_which_points_were_left_out_and_for_which_edge(
@@ -132,7 +132,7 @@ stages:
         "def a(x):\n    return {'v': 1 / (x not in (1, 2))}\n\n"
         "def b(x):\n    return {'v': 1 / (x not in (2, 3))}\n"
     )
-    told = "joined without x=1 and x=2, which a.v lacks; x=2 and x=3, which b.v lacks"
+    told = "joined without x=1 and x=2 of inputs.q, which a.v lacks; x=2 and x=3 of inputs.p, which b.v lacks"
     assert told in call(capsys, "run", "w.yaml").out
 
 

@@ -113,17 +113,22 @@ def test_expressions_go_on_with_as_much_as_an_input_that_gathers_from_the_same_s
 
 
 @pytest.mark.parametrize(
-    "reader",
-    ["inputs: {p: a.v, q: b.v}", "params: {e: '${{ mean(a.v - b.v) }}'}", "params: {e: '${{ a.v * b.v }}'}"],
+    ("reader", "of"),
+    [
+        ("inputs: {p: a.v, q: b.v}", ["inputs.p", "inputs.q"]),
+        ("params: {e: '${{ mean(a.v - b.v) }}'}", ["a.v", "b.v"]),
+        ("params: {e: '${{ a.v * b.v }}'}", ["a.v", "b.v"]),
+        ("inputs: {p: a.v, q: b.v}, params: {n: '${{ sum(b.v) }}'}", ["inputs.p", "inputs.q"]),
+    ],
 )
-def test_points_that_are_left_out_are_told_with_the_edge_that_lacks_them(
-    workspace: Path, reader: str
+def test_points_that_are_left_out_are_told_with_what_has_them_and_the_edge_that_lacks_them(
+    workspace: Path, reader: str, of: list[str]
 ) -> None:
     study = paired(workspace, f"  fit: {{command: [fit], {reader}}}")
     study.ready("fit")
     left = [
-        {"edges": ["a.v"], "number": 1, "points": [{"x": 1}]},
-        {"edges": ["b.v"], "number": 1, "points": [{"x": 2}]},
+        {"edges": ["a.v"], "of": of[1:], "number": 1, "points": [{"x": 1}]},
+        {"edges": ["b.v"], "of": of[:1], "number": 1, "points": [{"x": 2}]},
     ]
     assert study.bench.ledger.history.stages["fit"].joined == {0: left}
 
