@@ -110,10 +110,8 @@ class Expression:
         value = self.value(scope)
         try:
             return truth(value)
-        except NullOperand as error:
-            raise self._stopped(error, scope) from None
         except Undefined as error:
-            raise self._failed(error.message, error.hint) from None
+            raise self._refused(error, scope) from None
 
     def words(self, scope: Scope) -> list[str]:
         """Return the value as words of a command: one for each item of a list."""
@@ -165,10 +163,8 @@ class Expression:
     def _computed(self, tree: ast.expr, scope: Scope) -> Any:
         try:
             return _evaluators.evaluator.run(tree, scope)
-        except NullOperand as error:
-            raise self._stopped(error, scope) from None
         except Undefined as error:
-            raise self._failed(error.message, error.hint) from None
+            raise self._refused(error, scope) from None
         except DielError:
             raise
         except RecursionError:
@@ -178,8 +174,10 @@ class Expression:
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise self._failed(readable(error)) from None
 
-    def _stopped(self, error: NullOperand, scope: Scope) -> ExpressionError:
-        """Return the error of an expression that null stopped, with where the null comes from."""
+    def _refused(self, error: Undefined, scope: Scope) -> ExpressionError:
+        """Return the error of a refused computation; where null stopped it, with where that comes from."""
+        if not isinstance(error, NullOperand):
+            return self._failed(error.message, error.hint)
         if self.tree is None:
             origin, hint = name_of_null(self.source.replace(JOINT, "."), self.chain, scope)
         else:

@@ -48,6 +48,11 @@ class Gathered(list[Any]):
             return Gathered(item, self.axes, self.points[key], (*self.picks, part))
         return item
 
+    def place_text(self, place: int) -> str:
+        """Return where a value is: `, at point 1 of x`."""
+        pairs = zip(self.points[place], self.axes, strict=True)
+        return ", at point " + ", ".join(f"{number} of {axis}" for number, axis in pairs)
+
     def map(self, function: Callable[[Any], Any]) -> Gathered:
         """Return a function's result for each value, at the same points."""
         return Gathered(map(function, self), self.axes, self.points, self.picks)
@@ -125,10 +130,8 @@ def pointwise(
         for row in zip(*columns, strict=False):  # one value is repeated without end
             results.append(None if not of_null and None in row else function(*row))
     except (ArithmeticError, LookupError, TypeError, ValueError, Undefined) as error:
-        place = zip(met[0].points[len(results)], met[0].axes, strict=True)
-        at = ", ".join(f"{number} of {axis}" for number, axis in place)
         why = refusal(error, row, use)
-        raise type(why)(f"{why.message}, at point {at}", why.hint) from None
+        raise type(why)(f"{why.message}{met[0].place_text(len(results))}", why.hint) from None
     return Gathered(results, met[0].axes, met[0].points, met[0].picks)
 
 

@@ -69,12 +69,7 @@ def _aggregate(call: ast.Call, name: str, shown: str, evaluate: Evaluate) -> tup
         return f"{shown} is null, as it is of {'one value' if there else 'no values'}", hint
     if None not in items:
         return f"{shown} is null, as NaN among its values could decide it", hint
-    place = (
-        zip(values.points[items.index(None)], values.axes, strict=True)
-        if isinstance(values, Gathered)
-        else ()
-    )
-    at = ", ".join(f"{number} of {axis}" for number, axis in place)
+    at = values.place_text(items.index(None)) if isinstance(values, Gathered) else ""
     source = next((".".join(chain) for _, chain in chains_in(call.args[0])), "")
     hint = f"where({source}, {source} != null) leaves it out" if at and source else hint
-    return f"{shown} is null, as one of its values is" + f", at point {at}" * bool(at), hint
+    return f"{shown} is null, as one of its values is{at}", hint
