@@ -54,13 +54,22 @@ def make_frame(table: Any, columns: Sequence[str] | None = None) -> Any:
     import pandas  # here: only data of this kind needs it
 
     frame = pandas.DataFrame(table, columns=columns)
-    if isinstance(table, list) and table and all(isinstance(row, Mapping) for row in table):
-        table = [{**dict.fromkeys(frame.columns), **row} for row in table]  # pandas puts NaN in gaps
-    exact = pandas.DataFrame(table, columns=columns, dtype=object)
+    exact = _exact(table, columns)
     for place, kind in enumerate(frame.dtypes):
         if kind.kind in "fO":
             _mend(frame, place, exact.iloc[:, place])
     return frame
+
+
+def _exact(table: Any, columns: Sequence[str] | None = None) -> Any:
+    """Return a DataFrame of Python's objects, with None in gaps."""
+    import pandas  # here: as above
+
+    exact = pandas.DataFrame(table, columns=columns, dtype=object)
+    if isinstance(table, list) and table and all(isinstance(row, Mapping) for row in table):
+        table = [{**dict.fromkeys(exact.columns), **row} for row in table]  # pandas puts NaN in gaps
+        exact = pandas.DataFrame(table, columns=columns, dtype=object)
+    return exact
 
 
 def _mend(frame: Any, place: int, exact: Any) -> None:
@@ -142,7 +151,15 @@ def _arrow(path: str, inside: str | None, table: Any = None) -> Any:
 
     if suffix_of(path) in (".parquet", ".pq"):
         return pyarrow.parquet.read_table(path)
-    return pyarrow.Table.from_pandas(_frame(path, inside, table), preserve_index=False)
+    frame = _frame(path, inside, table)
+    arrow = pyarrow.Table.from_pandas(frame, preserve_index=False)  # which makes null of NaN
+    exact, kinds = (frame, ("f2", "f4", "f8")) if table is None else (_exact(table), ("f8", "O"))
+    for place, kind in enumerate(frame.dtypes):
+        if kind in kinds:
+            known = None if kind == "O" else arrow.field(place).type
+            items = pyarrow.array(exact.iloc[:, place].to_numpy(), known, from_pandas=False)
+            arrow = arrow.set_column(place, arrow.field(place).name, items)
+    return arrow
 
 
 def _dataset(path: str, inside: str | None, table: Any = None) -> Any:

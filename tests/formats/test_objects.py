@@ -11,7 +11,7 @@ from diel.errors import UsageError
 from diel.formats.node import BadData
 from diel.formats.objects import kind_of, load, make_frame, save
 from diel.spec.forms.rows import TEXTS, read_table
-from tests.formats.made import N, T, frame, make, numpy, pandas
+from tests.formats.made import N, T, frame, h5py, make, netCDF4, numpy, pandas
 
 from ase.constraints import FixAtoms, FixBondLengths  # isort: skip
 
@@ -252,3 +252,28 @@ def test_what_no_table_can_hold_is_refused_with_its_column(tmp_path: Path) -> No
     path.write_text("1\nProperties=species:S:1:pos:R:3:v:R:3\nH 0 0 0 1 2 3\n")
     with pytest.raises(BadData, match=r"has shape .*, which is no column; annotate with .*list\[ase.Atoms\]"):
         load("frame", str(path))
+
+
+def test_nan_stays_nan_in_every_table_and_null_stays_null(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("e\n9.5\nnan\n")
+    (tmp_path / "gap.csv").write_text("e,n\n9.5,1\nnan,2\n,3\n")
+    lines = '{"e": 9.5, "l": [1, NaN]}\n{"e": NaN, "l": []}\n'
+    (tmp_path / "a.jsonl").write_text(lines)
+    (tmp_path / "gap.jsonl").write_text(lines + '{"e": null}\n{}\n')
+    numpy.savez(tmp_path / "a.npz", e=[9.5, numpy.nan])
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table({"e": [9.5, float("nan")]}), tmp_path / "a.parquet")
+    parquet.write_table(pyarrow.table({"e": [9.5, float("nan"), None]}), tmp_path / "gap.parquet")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["e"] = numpy.array([9.5, numpy.nan], "f4")
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("n", 2)
+        file.createVariable("e", "f8", ("n",))[:] = [9.5, numpy.nan]
+    for path in sorted(tmp_path.iterdir()):
+        text = read_table(path, None) if path.suffix in (".csv", ".jsonl") else None
+        table = load("arrow", str(path), None, text)
+        gaps = {"gap.csv": 1, "gap.jsonl": 2, "gap.parquet": 1}.get(path.name, 0)
+        assert repr(table["e"].to_pylist()) == repr([9.5, float("nan"), *[None] * gaps]), path.name
+        if path.suffix == ".jsonl":
+            assert repr(table["l"].to_pylist()) == repr([[1.0, float("nan")], [], *[None] * gaps])
