@@ -509,7 +509,11 @@ def _gathered(results: list[tuple[Mapping[str, Any], Result]]) -> Ended:
     artifacts, cached = set(), 0
     counts: Counter[Point] = Counter()
     for names, record in results:
-        plain = tuple(sorted((name, value_text(value)) for name, value in names.items()))
+        plain = tuple(
+            sorted(
+                (n, v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)) for n, v in names.items()
+            )
+        )
         counts[plain] += 1
         point = (*plain, ("", str(counts[plain])))
         if record["event"] == "done":
@@ -526,7 +530,7 @@ def _gathered(results: list[tuple[Mapping[str, Any], Result]]) -> Ended:
 
 def point_name(point: Point) -> str:
     """Return a point for people."""
-    return ", ".join(f"{name}={value}" for name, value in point if name)
+    return ", ".join(f"{name}={value_text(value)}" for name, value in point if name)
 
 
 def facts_of(run: RunReader) -> dict[str, Any]:

@@ -100,10 +100,13 @@ def _deviation(items: Sequence[float], ddof: int = 1) -> float | None:
         from statistics import pstdev  # here: it loads much, for few
 
         return pstdev(items) * math.sqrt(len(items) / (len(items) - ddof))
-    center = _mean(items)
-    apart = [item - center for item in items]
+    exponent = math.frexp(max(map(abs, items)))[1]  # the squares of 1e200 and of 1e-200 are no doubles
+    scaled = [math.ldexp(item, -exponent) for item in items]
+    center = _mean(scaled)
+    apart = [item - center for item in scaled]
     rounding = math.fsum(apart) ** 2 / len(items)  # of the mean
-    return math.sqrt(max(math.fsum(one**2 for one in apart) - rounding, 0.0) / (len(items) - ddof))
+    square = max(math.fsum(one**2 for one in apart) - rounding, 0.0) / (len(items) - ddof)
+    return math.ldexp(math.sqrt(square), exponent)
 
 
 def _in_order(items: Sequence[Any]) -> list[Any]:

@@ -64,6 +64,20 @@ def test_tasks_meet_by_point_whatever_the_order_of_their_axes(tmp_path: Path) ->
     assert (result.matched, result.differ, result.largest) == (4, 4, (10, "s=a, x=0"))
 
 
+def test_points_are_told_apart_by_every_digit_and_letter(tmp_path: Path) -> None:
+    long = "a" * 40
+    text = f"""
+axes: {{k: {{values: [0.3, 0.30000000000000004, {long}b{long}, {long}c{long}]}}}}
+stages: {{sim: {{over: [k], command: [x], outputs: {{e: {{value: int}}}}}}}}"""
+    runs = [Handmade(tmp_path, text, name).stage("sim", 4) for name in ("w-1", "w-2")]
+    for index in range(4):
+        runs[0].done("sim", index, e=index)
+    for index, value in ((1, 9), (3, 3)):
+        runs[1].done("sim", index, e=value)
+    (result,) = compared(*runs).results
+    assert (result.matched, result.differ, result.largest) == (2, 1, (8, "k=0.30000000000000004"))
+
+
 def test_a_shift_smaller_than_the_scatter_is_no_difference(tmp_path: Path) -> None:
     one, other = sweep(tmp_path, "w-1", range(12)), sweep(tmp_path, "w-2", range(12), seed=2)
     found = compared(one, other)
