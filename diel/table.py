@@ -78,15 +78,15 @@ def _arrow_column(pyarrow: Any, name: str, values: list[Any], notes: list[str]) 
     for kind in (None, pyarrow.uint64()):
         with contextlib.suppress(ValueError, TypeError, OverflowError):
             array = pyarrow.array(plain, kind)
-            if "struct<>" not in str(array.type) and all(map(_is_same, plain, array.to_pylist())):
+            if "struct<>" not in str(array.type) and _plain(array.to_pylist()) == _plain(plain):
                 return array
-    kinds = sorted({_kind(value) for value in plain if value is not None})
-    together = " and ".join(kinds)
-    why = {
+    kinds = " and ".join(sorted({type(value).__name__ for value in plain} - {"NoneType"}))
+    known = {
         "int": "whole numbers beyond 64 bits",
         "float and int": "floats, and whole numbers beyond 2^53",
-        "dict": "mappings without keys",
-    }.get(together.rpartition(" of ")[2] if len(kinds) == 1 else together, f"{together}, no one type for all")
+        **{kind: f"{kind}s of no one type" for kind in ("list", "dict")},
+    }
+    why = known.get(kinds, f"{kinds}, no one type for all")
     notes.append(f"column '{name}' is text: it holds {why}")
     texts = (
         value if isinstance(value, str | None) else json.dumps(value, ensure_ascii=False) for value in plain
@@ -94,22 +94,13 @@ def _arrow_column(pyarrow: Any, name: str, values: list[Any], notes: list[str]) 
     return pyarrow.array(list(texts), pyarrow.string())
 
 
-def _is_same(value: Any, again: Any) -> bool:
-    """Return whether a column gives a JSON value back: a whole number may be the equal float."""
-    if isinstance(value, dict):
-        return all(_is_same(item, again[key]) for key, item in value.items())
-    if isinstance(value, list):
-        return all(map(_is_same, value, again))
-    if isinstance(value, float):
-        return isinstance(again, float) and (value == again or value != value)
-    return isinstance(value, bool) == isinstance(again, bool) and bool(value == again)
+def _plain(values: list[Any]) -> str:
+    """Return JSON values as a text in which whole numbers are floats, and keys with null are missing."""
 
+    def keep(item: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in item.items() if value is not None}
 
-def _kind(value: Any) -> str:
-    """Return the type of a JSON value, with those of its items: `list of int`."""
-    items = [*value.values()] if isinstance(value, dict) else value if isinstance(value, list) else []
-    kinds = sorted({_kind(item) for item in items if item is not None})
-    return type(value).__name__ + (f" of {' or '.join(kinds)}" if kinds else "")
+    return json.dumps(json.loads(json.dumps(values), parse_int=float, object_hook=keep), sort_keys=True)
 
 
 def render(table: Listing, *, width: int = NARROW) -> Iterator[str]:

@@ -89,7 +89,7 @@ def test_a_parquet_file_keeps_types_and_says_which_columns_are_texts(tmp_path: P
     assert notes == [
         "column 'mixed' is text: it holds bool and int and str, no one type for all",
         "column 'huge' is text: it holds whole numbers beyond 64 bits",
-        "column 'list' is text: it holds list of int and str, no one type for all",
+        "column 'list' is text: it holds list and str, no one type for all",
     ]
 
 
@@ -98,16 +98,15 @@ def test_a_parquet_file_keeps_types_and_says_which_columns_are_texts(tmp_path: P
     [
         ([10**16 + 1, 0.1], "floats, and whole numbers beyond 2^53"),
         ([0.5, 2**64 - 1], "floats, and whole numbers beyond 2^53"),
-        ([10**16 + 1, 1.0], "floats, and whole numbers beyond 2^53"),
         ([1.5, True], "bool and float, no one type for all"),
-        ([[True], [1.5]], "list of bool and list of float, no one type for all"),
-        ([[1.5, 0.5], [False]], "list of bool and list of float, no one type for all"),
-        ([[10**16 + 1, 0.1]], "list of float or int, no one type for all"),
-        ([{"k": True}, {"k": 1.5}], "dict of bool and dict of float, no one type for all"),
-        ([{}, {}, None], "mappings without keys"),
-        ([[{}]], "mappings without keys"),
-        ([{"k": {}}], "mappings without keys"),
-        ([[2**64], [1]], "whole numbers beyond 64 bits"),
+        ([[True], [1.5]], "lists of no one type"),
+        ([[1.5, 0.5], [False]], "lists of no one type"),
+        ([[10**16 + 1, 0.1]], "lists of no one type"),
+        ([[2**64], [1]], "lists of no one type"),
+        ([{"k": True}, {"k": 1.5}], "dicts of no one type"),
+        ([{}, {}, None], "dicts of no one type"),
+        ([[{}]], "lists of no one type"),
+        ([{"k": {}}], "dicts of no one type"),
     ],
 )
 def test_a_parquet_file_holds_as_text_what_no_type_of_its_own_would_give_back(

@@ -138,7 +138,10 @@ class InputUse(NamedTuple):
         """Say why a rule cannot convert this, and what to do: only functions get the numbers in files."""
         same, of_columns = f"write units: {_shown(units)} here", isinstance(rule, Columns)
         if self.kind in ("int", "float", "list", None):
-            return ("a value has no columns", same) if of_columns and self.kind is not None else None
+            if of_columns and self.kind is not None:
+                return "a value has no columns", same
+            hint = f"{same}, or annotate '{self.input}' with float, which inputs.{self.input} is then"
+            return ("a conversion gives floats", hint) if self.takes_whole_numbers else None
         if self.kind not in ("file", "array", "files"):
             return f"a {self.kind} is not converted", same
         if self.module is None or self.which is not None:
@@ -152,6 +155,14 @@ class InputUse(NamedTuple):
         kind = "pandas.DataFrame" if of_columns else "numpy.ndarray"
         hint = f"{same}, or annotate '{self.input}' with {kind}"
         return "nothing converts a file that is read by its path", hint
+
+    @property
+    def takes_whole_numbers(self) -> bool:
+        """Whether a function takes whole numbers here, alone or in lists, and no floats."""
+        parameters = self.module.signature.parameters if self.module else ()
+        fits = [p.check for p in parameters if p.name == self.input and not p.injected]
+        whole, other = ([check(v) is None for check in fits for v in (n, [n], [[n]])] for n in (1, 1.0))
+        return any(whole) and not any(other)
 
 
 _TABLES = {"frame", "arrow", "dataset", "frames", "arrows", "datasets"}

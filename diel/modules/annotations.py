@@ -20,7 +20,7 @@ from diel.modules.numpy_types import numpy_type
 Injected = Literal["context", "communicator"]
 
 _SIMPLE: dict[str, Any] = {
-    **{kind.__name__: kind for kind in (int, float, str, bool, list, tuple, dict, set, frozenset)},
+    **{kind.__name__: kind for kind in (int, float, complex, str, bool, list, tuple, dict, set, frozenset)},
     **{f"pathlib.{name}": pathlib.Path for name in ("Path", "PurePath", "PosixPath")},
     "typing.List": list,
     "typing.Tuple": tuple,

@@ -125,6 +125,11 @@ def _exact(schema: Any) -> Any:
         kind, schema = "is-instance", core_schema.is_instance_schema(of, ref=schema.get("ref"))
     if kind == "is-instance":
         return before(lambda value: value, schema)  # its value is one of Python, not of JSON
+    if kind in ("set", "frozenset"):
+        items = core_schema.list_schema(schema.get("items_schema"), strict=True)
+        return core_schema.no_info_after_validator_function(_without_repeats, items)
+    if kind == "complex":
+        return core_schema.float_schema(ref=schema.get("ref"))  # JSON has no other numbers
     if kind == "dict" and schema.get("keys_schema", {}).get("type") in ("int", "float", "bool"):
         schema["keys_schema"] = before(lambda key: key, schema["keys_schema"])  # a key of JSON is a text
     if kind in ("typed-dict", "dataclass-args") and schema.get("extra_behavior") != "allow":
@@ -141,6 +146,12 @@ def _exact(schema: Any) -> Any:
         return value
 
     return before(check, core_schema.literal_schema(expected), ref=schema.get("ref"))
+
+
+def _without_repeats(items: list[Any]) -> list[Any]:
+    if len({*items}) < len(items):
+        raise ValueError("expected a list in which nothing is there twice")
+    return items
 
 
 def _is_alike(choice: object, value: object) -> bool:
