@@ -81,11 +81,7 @@ def _arrow_column(pyarrow: Any, name: str, values: list[Any], notes: list[str]) 
             if "struct<>" not in str(array.type) and _plain(array.to_pylist()) == _plain(plain):
                 return array
     kinds = " and ".join(sorted({type(value).__name__ for value in plain} - {"NoneType"}))
-    known = {
-        "int": "whole numbers beyond 64 bits",
-        "float and int": "floats, and whole numbers beyond 2^53",
-        **{kind: f"{kind}s of no one type" for kind in ("list", "dict")},
-    }
+    known = {"int": "whole numbers beyond 64 bits", "float and int": "floats, and whole numbers beyond 2^53"}
     why = known.get(kinds, f"{kinds}, no one type for all")
     notes.append(f"column '{name}' is text: it holds {why}")
     texts = (
@@ -96,11 +92,12 @@ def _arrow_column(pyarrow: Any, name: str, values: list[Any], notes: list[str]) 
 
 def _plain(values: list[Any]) -> str:
     """Return JSON values as a text in which whole numbers are floats, and keys with null are missing."""
+    document = json.loads(json.dumps(values), parse_int=float, object_hook=_without_nulls)
+    return json.dumps(document, sort_keys=True)
 
-    def keep(item: dict[str, Any]) -> dict[str, Any]:
-        return {key: value for key, value in item.items() if value is not None}
 
-    return json.dumps(json.loads(json.dumps(values), parse_int=float, object_hook=keep), sort_keys=True)
+def _without_nulls(item: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in item.items() if value is not None}
 
 
 def render(table: Listing, *, width: int = NARROW) -> Iterator[str]:

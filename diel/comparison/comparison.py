@@ -509,11 +509,8 @@ def _gathered(results: list[tuple[Mapping[str, Any], Result]]) -> Ended:
     artifacts, cached = set(), 0
     counts: Counter[Point] = Counter()
     for names, record in results:
-        plain = tuple(
-            sorted(
-                (n, v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)) for n, v in names.items()
-            )
-        )
+        texts = {n: v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for n, v in names.items()}
+        plain = tuple(sorted(texts.items()))
         counts[plain] += 1
         point = (*plain, ("", str(counts[plain])))
         if record["event"] == "done":

@@ -92,15 +92,14 @@ def open_zarr(path: str, inside: str) -> Iterator[Content]:
 
 
 def _zarr(array: Any) -> FileArray:
-    attributes, fill = dict(array.attrs), array.attrs.get("_FillValue")
+    about, fill = dict(array.attrs), array.attrs.get("_FillValue")
     if array.metadata.zarr_format == 3:
-        attributes["_ARRAY_DIMENSIONS"] = array.metadata.dimension_names or ()
-        if isinstance(fill, str) and array.dtype.kind == "f":  # xarray writes its bytes in base64
-            packed = fill.endswith("=")
-            attributes["_FillValue"] = numpy.frombuffer(b64decode(fill), "<f8") if packed else float(fill)
-    elif "_ARRAY_DIMENSIONS" in attributes:  # of xarray
-        attributes["_FillValue"] = array.fill_value
-    return _unpacked(array.shape, array.dtype, array, attributes)
+        about["_ARRAY_DIMENSIONS"] = array.metadata.dimension_names or ()
+        if isinstance(fill, str) and fill.endswith("=") and array.dtype.kind == "f":  # xarray's base64
+            about["_FillValue"] = numpy.frombuffer(b64decode(fill), "<f8")
+    elif "_ARRAY_DIMENSIONS" in about:  # of xarray
+        about["_FillValue"] = array.fill_value
+    return _unpacked(array.shape, array.dtype, array, about)
 
 
 @contextlib.contextmanager
@@ -127,17 +126,18 @@ def open_numpy(path: str, inside: str) -> Iterator[Content]:
 def _unpacked(shape: tuple[int, ...], dtype: Any, source: Any, attributes: Mapping[str, Any]) -> FileArray:
     """Unpack numbers as xarray does: it masks by `_FillValue` and `missing_value`, not by `valid_range`."""
     kinds = {("i", "true"): "u", ("u", "false"): "i"}
-    kind = kinds.get((dtype.kind, _text(attributes.get("_Unsigned"))), dtype.kind)
+    unsigned = str(numpy.asarray(attributes.get("_Unsigned", "")).astype("U"))
+    kind = kinds.get((dtype.kind, unsigned), dtype.kind)
     whole = dtype if kind == dtype.kind else numpy.dtype(f"{kind}{dtype.itemsize}")
     fills = [numpy.ravel(attributes.get(name, ())) for name in ("_FillValue", "missing_value")]
     if whole is not dtype and fills[0].dtype.kind in "iuf":
         fills[0] = fills[0].astype(dtype).astype(whole)
     marks = [mark for fill in fills if fill.dtype.kind in "iuf" for mark in fill]
-    names = [name for name in ("scale_factor", "add_offset") if name in attributes]
-    factors = {name: numpy.ravel(attributes[name])[0] for name in names}
+    factors = {n: numpy.ravel(attributes[n])[0] for n in ("scale_factor", "add_offset") if n in attributes}
     if not (marks or factors or whole is not dtype) or dtype.kind not in "iuf":
         return _node(shape, dtype, lambda place: source[place or ...], attributes)
-    unpacked = _unpacked_type(whole, {name: factor.dtype for name, factor in factors.items()})
+    types = {name: factor.dtype for name, factor in factors.items()}
+    unpacked = _unpacked_type(whole, types) if types else whole
 
     def read(place: Any) -> Any:
         piece = numpy.asarray(source[place or ...]).astype(whole, copy=False)
@@ -154,16 +154,10 @@ def _unpacked(shape: tuple[int, ...], dtype: Any, source: Any, attributes: Mappi
 
 def _unpacked_type(dtype: Any, types: Mapping[str, Any]) -> Any:
     """Return the type that xarray chooses for numbers with factors of some types; 64 bits for whole ones."""
-    if not types:
-        return dtype
     if [*types] == ["scale_factor"] and types["scale_factor"].kind in "iuf":
         return types["scale_factor"] if types["scale_factor"].kind == "f" else numpy.dtype("i8")
     wide = dtype.kind in "iu" and dtype.itemsize == 4
     return numpy.dtype("f4" if [*types.values()] == ["f4", "f4"] and not wide else "f8")
-
-
-def _text(word: Any) -> str:
-    return word.decode() if isinstance(word, bytes) else str(word)
 
 
 def _node(
@@ -173,7 +167,7 @@ def _node(
     words = {
         name: word for name, word in (attributes or {}).items() if name in ("units", "calendar", "dtype")
     }
-    words = {name: _text(word) for name, word in words.items()}
+    words = {name: word.decode() if isinstance(word, bytes) else str(word) for name, word in words.items()}
     stored, meant = words.get("dtype", ""), dtype  # xarray's note of what it has written as numbers
     if stored == "bool" or stored.startswith("timedelta64"):
         meant = numpy.dtype(stored)

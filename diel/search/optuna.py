@@ -130,7 +130,6 @@ class OptunaSearcher(Searcher):
         return self._draw(hp)
 
     def _draw(self, known: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the next trial; Optuna would round known whole numbers beyond 2^53."""
         trial = self._study.ask()
         self._running[trial.number - len(self._earlier)] = trial
         drawn: dict[str, Any] = {}
@@ -141,7 +140,10 @@ class OptunaSearcher(Searcher):
             for name in self.space.parameters:
                 if self.space.is_drawn(name, drawn):
                     value, listed = trial._suggest(name, self._distribution(name)), self._lists[name]
-                    spec, exact = self.space.parameters[name], known.get(name, value)
+                    spec, exact = (
+                        self.space.parameters[name],
+                        known.get(name, value),
+                    )  # beyond 2^53 Optuna rounds
                     drawn[name] = spec.nearest(exact) if listed is None else listed[value]
         return drawn
 

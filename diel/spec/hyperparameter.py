@@ -104,12 +104,11 @@ class Hyperparameter(SpecModel):
 
     def nearest(self, value: float) -> int | float:
         """Return the nearest number that a search can draw."""
-        assert self.low is not None
-        assert self.high is not None
+        low, high = (value if bound is None else bound for bound in (self.low, self.high))
         if self.step is not None and self.last is not None:
             place = round((Decimal(value) - Decimal(str(self.low))) / Decimal(str(self.step)))
             return self._nth(min(max(place, 0), self.last))
-        inside = min(max(value, self.low), self.high)
+        inside = min(max(value, low), high)
         return round(inside) if self.type == "int" else float(inside)
 
     def accept(self, value: Any) -> Any:
