@@ -149,7 +149,11 @@ def call_apart(
     finally:
         call_file.unlink(missing_ok=True)
     try:
-        values, artifacts, attempt.imports = json.loads(return_file.read_text(encoding="utf-8"))
+        values, artifacts, imports = json.loads(return_file.read_text(encoding="utf-8"))
+        for file in context.task_dir.glob(f"{RETURN_FILE}.imports.*"):
+            imports.update(json.loads(file.read_text(encoding="utf-8")))
+            file.unlink()
+        attempt.imports = imports
     except (OSError, ValueError) as error:
         raise Failure(FailureClass.APP, f"it left no result: {error}") from error
     return_file.unlink(missing_ok=True)

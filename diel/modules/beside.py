@@ -7,6 +7,7 @@ that the run keeps, with their own path as `__file__`.
 from __future__ import annotations
 
 import ast
+import json
 import linecache
 import os
 import re
@@ -32,8 +33,7 @@ _HIDDEN = ("__pycache__", "node_modules", "runs")
 _IMPORTERS = {"import_module", "__import__", "resolve_name", "run_module"}
 _EXECUTORS = _IMPORTERS | {"exec", "run_path", "spec_from_file_location", "SourceFileLoader"}
 """What may import or execute any file, but for a call of an importer with a name."""
-_STARTS = {"subprocess.Popen": 1, "os.exec": 1, "os.system": 0}
-"""What starts a process, and which of its arguments has the words."""
+_STARTS = {"subprocess.Popen", "os.exec", "os.posix_spawn", "os.system"}
 _EVENTS = {"open", "exec", "compile", "ctypes.dlopen", *_STARTS}
 _SCRIPTS = (".py", ".sh", ".bash")
 _BETWEEN = re.compile(r"[\s;|&<>()'\"`=,]+")
@@ -85,8 +85,7 @@ class Loader(SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         lines = self._data.decode("utf-8", "replace").splitlines(keepends=True)
         linecache.cache[self.path] = len(self._data), None, lines, self.path  # for tracebacks
-        executed = _finder.executed.setdefault(_finder.importer, {})
-        executed[self.path] = digest_of_bytes(self._data)
+        _finder.note(self.path, digest_of_bytes(self._data))
         _finder.loading = self.path
         super().exec_module(module)
 
@@ -105,6 +104,8 @@ class _Finder(PathFinder):
         """When the files had changed that were executed from where they lie since a task ended well."""
         self.opened: dict[int, str] = {}
         """The last file of each size that was read: its text may be executed next."""
+        self.process, self.token = 0, ""
+        """The process that calls functions; those that it forks, also a kept pool's, know the token."""
 
     def find_spec(  # type: ignore[override]
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -143,7 +144,7 @@ class _Finder(PathFinder):
 
     def _spec(self, name: str, path: str) -> ModuleSpec | None:
         if not path.endswith(".py"):
-            self.in_place[path] = os.stat(path).st_ctime_ns
+            self.note(path, os.stat(path).st_ctime_ns)
             return spec_from_file_location(name, path)
         return spec_from_file_location(name, path, loader=Loader(name, path, self.sources.read(path)))
 
@@ -152,6 +153,7 @@ class _Finder(PathFinder):
         if self not in sys.meta_path:
             place = next((n for n, f in enumerate(sys.meta_path) if f is PathFinder), len(sys.meta_path))
             sys.meta_path[place : place + 1] = [self]
+            self.process, self.token = os.getpid(), os.urandom(6).hex()
             sys.addaudithook(self._hear)
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
@@ -160,7 +162,27 @@ class _Finder(PathFinder):
             with suppress(OSError, ValueError, TypeError, AttributeError):
                 for path in map(os.path.abspath, self._executed_by(event, arguments)):
                     if self._owns(path):
-                        self.in_place.setdefault(path, os.stat(path).st_ctime_ns)
+                        self.note(path, os.stat(path).st_ctime_ns)
+
+    def note(self, path: str, version: int | str) -> None:
+        """Note a file that is executed: when it had changed, or the digest of the bytes that are executed."""
+        executed = self.executed.setdefault(self.importer, {})
+        notes: dict[str, Any] = self.in_place if isinstance(version, int) else executed
+        if notes.get(path) != version and self.sources.folder and os.getpid() != self.process:
+            with suppress(OSError), open(self._notes, "a") as file:  # what a fork has in memory is lost
+                file.write(f"{json.dumps([path, version])}\n")
+        notes[path] = min(version, notes.get(path, version))  # the first time: it may have changed since
+
+    @property
+    def _notes(self) -> str:
+        return f"{self.sources.folder}/.{self.token}.executed"
+
+    def gather(self) -> None:
+        """Take what forked processes have noted. Raise OSError."""
+        if self.sources.folder and os.path.exists(self._notes):
+            for line in Path(self._notes).read_text().splitlines():
+                self.note(*json.loads(line))
+            os.unlink(self._notes)
 
     def _owns(self, path: str) -> bool:
         runs = os.path.dirname(os.path.dirname(self.sources.folder))
@@ -175,10 +197,11 @@ class _Finder(PathFinder):
             path = self.opened.get(len(data), "")
             yield from [path] if path and Path(path).read_bytes() == data else ()
         elif event in _STARTS:
-            words = arguments[_STARTS[event]]
-            text = os.fsdecode(words) if isinstance(words, str | bytes) else " ".join(map(os.fsdecode, words))
-            folder, env = arguments[2:] if event == "subprocess.Popen" else (None, None)
-            yield from self._started(text, os.path.abspath(os.fsdecode(folder or "")), env or os.environ)
+            words = arguments[:1] if event == "os.system" else (arguments[0], *arguments[1])
+            folder, env = arguments[2:] if event == "subprocess.Popen" else (None, arguments[-1])
+            env = env if isinstance(env, Mapping) else os.environ
+            text = " ".join(map(os.fsdecode, words))
+            yield from self._started(text, os.path.abspath(os.fsdecode(folder or "")), env)
         elif event == "ctypes.dlopen" or not arguments[2] & os.O_ACCMODE:
             path = os.path.abspath(os.fsdecode(arguments[0]))
             if event != "open" or path.endswith(_SCRIPTS):
@@ -229,6 +252,7 @@ def enter(importer: Importer) -> None:
 def changed_in_place(others: Iterable[str] = ()) -> str:
     """Return a source, or one of `others`, that is another than the run's where it lies, if it was executed
     from there; empty if none is. Raise OSError."""
+    _finder.gather()
     executed, sources = _finder.executed.setdefault(_finder.importer, {}), _finder.sources
     files = {**dict.fromkeys(path for path in others if os.path.isfile(path)), **_finder.in_place}
     for path, changed in files.items() if sources.folder else ():

@@ -17,6 +17,7 @@ from diel.attempt.staging import on_this_node
 from diel.context import Context
 from diel.files import put
 from diel.modules.beside import imports_beyond
+from diel.modules.sources import digest_of_bytes
 from diel.staging.disk import leave_notes
 from diel.states import FailureClass
 
@@ -91,14 +92,16 @@ def _tell(context: Context, failure: Failure) -> None:
 
 
 def _leave(work: Work, context: Context, result: tuple[Values, Artifacts]) -> None:
-    """Leave what rank 0 returned for the worker, and what was brought to the node."""
+    """Leave what rank 0 returned and all executed for the worker, and what was brought to the node."""
     if context.shards or context.local is not None:
         leave_notes(str(context.task_dir))
+    imports = imports_beyond(work.module.files if work.module else ())
+    file = context.task_dir / RETURN_FILE
     if context.rank == 0:
-        put(
-            context.task_dir / RETURN_FILE,
-            json.dumps([*result, imports_beyond(work.module.files if work.module else ())]),
-        )
+        put(file, json.dumps([*result, imports]))
+    elif imports:  # all ranks that imported the same leave one file
+        text = json.dumps(imports, sort_keys=True)
+        put(f"{file}.imports.{digest_of_bytes(text.encode())}", text)
 
 
 def _apart(expected: int, actual: int, version: str) -> str:
