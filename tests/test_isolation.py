@@ -82,10 +82,12 @@ def test_a_users_quantity_that_is_called_like_a_machines_variable_is_in_the_key(
     project = Project(tmp_path).workflow(
         """
         stages:
-          flux: {command: 'echo "{\\"v\\": ${FLUX:-1}}" > $DIEL_RESULT'}
-          script: {command: 'echo "{\\"v\\": ${TEMP:-1}}" > $DIEL_RESULT'}
+          flux: {command: 'for n in a b; do x=$n; echo $x; done; echo "{\\"v\\": ${FLUX:-1}}" > $DIEL_RESULT'}
+          script: {command: "sh run.sh", files: {s: {template: run.sh}}}
         """
     )
+    (tmp_path / "run.sh").write_text('echo "{\\"v\\": ${TEMP:-1}}" > $DIEL_RESULT\n')
+    assert "$x" not in project.diel("validate", "flow.yaml")
     for value in (2, 3):
         monkeypatch.setenv("FLUX", str(value))
         monkeypatch.setenv("TEMP", str(10 * value))

@@ -13,7 +13,7 @@ from diel.check.scripts import texts_of
 from diel.check.violations import Check
 from diel.errors import Problem
 from diel.expressions import ExpressionError, Template, parse
-from diel.expressions.shell import PIPE, VALUE, Command, Quotes, Unquotable, Word, commands, places
+from diel.expressions.shell import PIPE, RESERVED, VALUE, Command, Quotes, Unquotable, Word, commands, places
 from diel.load import Document
 from diel.load.nodes import Key
 from diel.site import Site
@@ -229,9 +229,7 @@ def _yaml(text: str) -> str:
 SHELLS = frozenset(
     {*("sh", "bash", "rbash", "dash", "ash", "ksh", "ksh93", "mksh", "yash", "zsh"), *("fish", "csh", "tcsh")}
 )
-_BEFORE = frozenset(
-    {"if", "then", "elif", "else", "while", "until", "do", "{", "!", "time", "builtin", "command"}
-)
+_BEFORE = RESERVED | {"builtin", "command"}
 """Words after which a command begins."""
 _WRAPPERS = frozenset(
     {"env", "nice", "nohup", "timeout", "stdbuf", "setsid", "taskset", "numactl", "ionice", "chrt", "xargs"}

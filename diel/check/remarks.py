@@ -39,18 +39,7 @@ def warnings(checked: Checked, runs: Path) -> Iterator[Problem]:
     yield from same_stages(document)
 
 
-_APART = {
-    "description",
-    "kind",
-    "after",
-    "publishes",
-    "extends",
-    "retries",
-    "on",
-    "max_failures",
-    "hold",
-    "timeout",
-}
+_APART = {"description", "kind", "after", "publishes", "extends", "retries", "on", "max_failures", "hold"}
 """Keys of a stage that change nothing in what it computes."""
 
 
@@ -58,7 +47,7 @@ def same_stages(document: Document) -> Iterator[Problem]:
     """Yield stages that are the same computation as one before: what draws at random draws the same."""
     first: dict[str, str] = {}
     for name, stage in document.spec.stages.items():
-        apart = {*_APART, "outputs"} if stage.module else _APART
+        apart = {*_APART, "timeout", *(["outputs"] if stage.module else [])}
         if stage.service is None and (stage.module or stage.outputs):
             other = first.setdefault(repr(stage.model_dump(exclude=apart, warnings=False)), name)
             if other != name:
@@ -102,7 +91,9 @@ def undeclared_variables(document: Document) -> Iterator[Problem]:
         others = spec.is_surrounded and not (around and around.model_fields_set <= _NAMED)
         for name, place in read_variables(document.spec, spec).items():
             value = os.environ.get(name)
-            if value is None and others:
+            if value is None and (
+                others or re.search(rf"(?<![\w$/{{'\"]){name}\b(?![/'\"])", str(spec.command))
+            ):
                 continue
             if value is None:
                 now, text = "not set here, so the command finds none but its machine's", "VALUE"

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import takewhile
 from typing import NamedTuple
 
 
@@ -164,8 +165,11 @@ VALUE = "\0"
 """Stands for a value in the text of a word."""
 PIPE = "/dev/stdin"
 """Stands for a <(...)."""
-_BEGIN, _END = frozenset({"{", "for", "while", "until", "if"}), frozenset({"}", "done", "fi"})
+_BEGIN = frozenset({"{", "for", "select", "while", "until", "if", "case", "function"})
+_END = frozenset({"}", "done", "fi", "esac"})
 """The words that begin and end a group of commands."""
+RESERVED = _BEGIN | _END | {"then", "do", "else", "elif", "!", "time"}
+"""The words of the shell before a command."""
 _LAST = 100
 """How many of a group's last commands to look at: groups can be deeply nested."""
 
@@ -193,7 +197,7 @@ class Command(NamedTuple):
 
 def commands(literals: Sequence[str]) -> list[Command]:
     """Return the simple commands of a text in pieces around values, those in brackets and $(...) included."""
-    reader = _Commands()
+    reader = Commands()
     for number, text in enumerate(literals):
         if number:
             reader.value(number - 1)
@@ -213,7 +217,7 @@ class _Frame(NamedTuple):
     """The state before it."""
 
 
-class _Commands(_Follower):
+class Commands(_Follower):
     """Follows a command, and splits it into words on the way."""
 
     def __init__(self) -> None:
@@ -329,10 +333,11 @@ class _Commands(_Follower):
             return
         self.found.append(Command(self.words, self.reads))
         begun = len(self.found) - 1
-        if self.words[0].text in _BEGIN:
-            self.groups.append(begun)
-        elif self.words[0].text in _END and self.groups:
-            begun = self.groups.pop()
+        for word in takewhile(RESERVED.__contains__, (word.text for word in self.words)):
+            if word in _BEGIN:
+                self.groups.append(len(self.found) - 1)
+            elif word in _END and self.groups:
+                begun = self.groups.pop()
         self.ended, self.words, self.reads = self.found[max(begun, len(self.found) - _LAST) :], [], []
 
 

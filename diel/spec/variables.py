@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
 from typing import Any
 
 from diel.carried import is_place
+from diel.expressions.variables import variables_in, variables_of
 from diel.spec.stage import Stage, reads_quotes
 from diel.spec.workflow import Workflow
 
-_QUOTED = r"""\$\{\{.*?\}\}|\\.|'[^']*'|"(?:\\.|[^"\\])*\"|(?<!\S)#[^\n]*"""
-_READ = re.compile(r"\$\{\{.*?\}\}|\\.|\$\{?[#!]?([A-Za-z_]\w*)", re.DOTALL)
-_TEXT = re.compile(rf"{_QUOTED}|\$\{{?[#!]?([A-Za-z_]\w*)", re.DOTALL)
-_SUM = re.compile(r"\$\(\((.*?)\)\)", re.DOTALL)
-_BY_NAME = re.compile(r"""\b(?:printenv\s+|(?:environ(?:\.get\(|\[)|getenv\()\s*["'])([A-Za-z_]\w*)""")
-_SET = re.compile(r"""(?:^|[\s;&|(`])([A-Za-z_]\w*)\+?=(?:"[^"]*"|\S)*""")
-_LISTED = re.compile(
-    r"\b(?:for|select|read|local|declare|typeset|readarray|mapfile|getopts \S+)((?: +[-\w]+)+)"
+_BY_NAME = re.compile(
+    r"""(?:(?:\benviron(?:\.(?:get|pop|setdefault)\(|\[)|getenv\(|\bENV(?:IRON)?\[)\s*\\?["']|\bENV\{["']?|"""
+    r"""(?:\benv|\$ENV)\.(?=[A-Z_]+\b))([A-Za-z_]\w*)(?!\w|\\?["']\]\s*=[^=])"""
 )
 _OWN = re.compile(
-    r"BASH(?:_\w+|PID|OPTS)?|RANDOM|SRANDOM|SECONDS|EPOCH(?:SECONDS|REALTIME)|LINENO|PWD|OLDPWD|IFS|OPT(?:ARG|IND|ERR)|REPLY|E?UID|PPID|"
-    r"HOSTTYPE|MACHTYPE|OSTYPE|SHLVL|FUNCNAME|PIPESTATUS|GROUPS|DIRSTACK|_|LC_[A-Z]+|OMP_NUM_THREADS"
+    r"BASH(?:_\w+|PID|OPTS)?|S?RANDOM|SECONDS|EPOCH(?:SECONDS|REALTIME)|LINENO|PWD|OLDPWD|IFS|_|REPLY|E?UID|PPID|"
+    r"OPT(?:ARG|IND|ERR)|HOSTTYPE|MACHTYPE|OSTYPE|SHLVL|FUNCNAME|PIPESTATUS|GROUPS|DIRSTACK|LC_[A-Z]+|OMP_NUM_THREADS"
 )
 """What a shell or diel sets."""
 
@@ -46,37 +41,16 @@ def read_variables(workflow: Workflow, stage: Stage) -> dict[str, int]:
 
 
 def _read(stage: Stage, lines: str) -> Iterator[tuple[str, int]]:
-    if is_text := isinstance(stage.command, str):
-        texts = [stage.command]
-    else:
-        words = [word for word in stage.command or () if isinstance(word, str)]
-        texts = [word for before, word in pairwise(words) if re.fullmatch(r"-\w*c", before)]
-    for text in texts or [""]:
-        if not is_text or reads_quotes(stage.interpreter):
-            yield from ((name, place - len(lines)) for name, place in _in_shell(lines + text))
-        yield from ((match[1], match.start(1)) for match in _BY_NAME.finditer(text))
-
-
-def _in_shell(text: str) -> Iterator[tuple[str, int]]:
-    """Yield the variables that a shell reads, and that the text has not set before."""
-    own = {match[1]: match.span() for match in reversed([*_SET.finditer(text)])}
-    for match in _LISTED.finditer(text):
-        own.update(dict.fromkeys(match[1].split(), match.span()))
-    for name, place in sorted(_names(text), key=lambda pair: pair[1]):
-        begin, end = own.get(name, (len(text), 0))
-        if place < begin or (place < end and text[begin:end].find("=") > 0):
-            yield name, place
-
-
-def _names(text: str) -> Iterator[tuple[str, int]]:
-    for match in _TEXT.finditer(text):
-        if match[1]:
-            yield match[1], match.start()
-        elif match[0].startswith('"'):
-            inner = _READ.finditer(match[0])
-            yield from ((part[1], match.start() + part.start()) for part in inner if part[1])
-    for match in _SUM.finditer(text):
-        yield from ((part[0], match.start()) for part in re.finditer(r"(?<!\$)\b[A-Za-z_]\w*", match[1]))
+    text = stage.command if isinstance(stage.command, str) else ""
+    words = [word for word in (not text and stage.command) or () if isinstance(word, str)]
+    if not text or reads_quotes(stage.interpreter):
+        yield from ((name, place - len(lines)) for name, place in variables_in(lines + text))
+    yield from ((match[1], match.start(1)) for match in _BY_NAME.finditer(text or " ".join(words)))
+    names = [*variables_of(words)]
+    for script, target in ((file.filling.text, file.target) for file in stage.rendered.values()):
+        is_shell = target.endswith("sh") or re.match(r"#!.*sh\b", script)
+        names += [*_BY_NAME.findall(script), *(name for name, _ in variables_in(script if is_shell else ""))]
+    yield from ((name, 0) for name in names)
 
 
 def shell_of(workflow: Workflow, environ: Mapping[str, str]) -> dict[str, str]:

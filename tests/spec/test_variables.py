@@ -15,7 +15,7 @@ READ = {
     "A=$B; B=$A": {"B"},
     "export Q=2 && echo $Q": set(),
     "for i in a b; do echo $i $j; done": {"j"},
-    "while read -r line; do echo $line; done": set(),
+    "while read -r line; do echo $line; done": {"line"},
     "awk '{print $NF}' file": set(),
     "echo \"it's $A\" '$B' \\$C": {"A"},
     "echo $((N * 2 + $M)) ${#Z}": {"N", "M", "Z"},
@@ -24,6 +24,59 @@ READ = {
     'printenv FOO; python -c \'import os; os.environ["BAR"], os.getenv("BAZ")\'': {"FOO", "BAR", "BAZ"},
     "echo $DIEL_TASK_DIR $PATH $HOME $TZ $SLURM_JOB_ID $OMP_NUM_THREADS $RANDOM $PWD": set(),
 }
+
+SEEN = [
+    "for STEPS in $STEPS 9; do true; done",
+    "if true; then STEPS=3; fi; echo $STEPS",
+    "false && STEPS=3; echo $STEPS",
+    "false && STEPS=3 || echo $STEPS",
+    "true || STEPS=3\necho $STEPS",
+    "false && # not yet\n\nSTEPS=3\necho $STEPS",
+    "(STEPS=3); echo $STEPS",
+    "x=$(STEPS=3); echo $STEPS",
+    "false && x=$(a; b) && STEPS=3; echo $STEPS",
+    "STEPS=3 & echo $STEPS",
+    "STEPS=3 true; echo $STEPS",
+    "f() { STEPS=3; }; echo $STEPS",
+    "function f { STEPS=3; }; echo $STEPS",
+    "{ STEPS=3; } | cat; echo $STEPS",
+    "case a in b) STEPS=3;; esac; echo $STEPS",
+    "# STEPS=3\necho $STEPS",
+    "true --x STEPS=3; echo $STEPS",
+    "echo 3 | read STEPS; echo $STEPS",
+    "read -p STEPS x; echo $STEPS",
+    "cat <<E\nit's\nSTEPS=3\nE\necho $STEPS",
+    "cat <<'E'\nSTEPS=3 $NONE\nE\necho $STEPS",
+    "while read STEPS; do true; done < /dev/null; echo $STEPS",
+    "(( STEPS > 3 ))",
+    "if (( (STEPS + 1) > 3 )); then true; fi",
+    "[[ STEPS -gt 3 ]]",
+    "[[ -n x && 3 -lt STEPS ]]",
+    "let y=STEPS+1",
+    "y=1; echo ${y:STEPS}",
+    "y=1; echo ${y[STEPS]}",
+    "STEPS+=3",
+    "export STEPS; ./program",
+    "printenv HOME STEPS",
+    "timeout 5 bash -euc 'echo $STEPS'",
+    "awk 'BEGIN {print ENVIRON[\"STEPS\"]}'",
+    "perl -e 'print $ENV{STEPS}'",
+    "jq -n env.STEPS",
+    "python3 -c 'import os; os.environ.pop(\"STEPS\")'",
+]
+OWN = [
+    "STEPS=3\necho $STEPS",
+    "STEPS=3; { echo $STEPS; }; f() { echo $STEPS; }; (echo $STEPS) | cat",
+    "STEPS=$(cat x; cat y) && echo $STEPS",
+    "STEPS=(1 2); echo ${STEPS[0]}",
+    "for STEPS in 1 2; do echo $STEPS; done; echo $STEPS",
+    "read -r STEPS x < file; echo $STEPS",
+    "export STEPS=3; bash -c 'echo $STEPS'",
+    "STEPS=3 sh -c 'echo $STEPS'",
+    'python3 -c \'import os; os.environ["STEPS"] = "3"\'',
+    "cat <<'E'\n$STEPS\nE",
+    "bash -c 'STEPS=3; echo $STEPS'",
+]
 
 
 def workflow(**stage: object) -> Workflow:
@@ -34,6 +87,18 @@ def workflow(**stage: object) -> Workflow:
 def test_names_in_a_text(text: str, names: set[str]) -> None:
     flow = workflow(command=text)
     assert set(read_variables(flow, flow.stages["s"])) == names
+
+
+@pytest.mark.parametrize("text", SEEN)
+def test_only_what_surely_sets_a_variable_in_the_same_shell_makes_it_the_texts_own(text: str) -> None:
+    flow = workflow(command=text)
+    assert set(read_variables(flow, flow.stages["s"])) == {"STEPS"}
+
+
+@pytest.mark.parametrize("text", OWN)
+def test_a_variable_that_a_text_has_set_is_none_of_the_shells(text: str) -> None:
+    flow = workflow(command=text)
+    assert not read_variables(flow, flow.stages["s"])
 
 
 @pytest.mark.parametrize(
