@@ -6,8 +6,6 @@ The public names: `module`, `Context`, `Interrupted` and `Pruned` for those who 
 learn from columns of numbers.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 from diel.version import __version__

@@ -10,8 +10,6 @@ run.trials()                         # the trials of its search, pruned and fail
 run.artifact("train.model")          # a pathlib.Path
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -57,7 +55,7 @@ def run(
     site: str | None = None,
     quiet: bool | None = None,
     cache: bool = True,
-) -> Run:
+) -> "Run":
     """Run a workflow in this process until it is over, as `diel run` does, and return the run.
 
     `set` gives hyperparameters, `params` names files of them, `runs` the directory for the run,
@@ -95,7 +93,7 @@ def submit(
     site: str | None = None,
     home: Home | None = None,
     cache: bool = True,
-) -> Run:
+) -> "Run":
     """Hand a workflow to a controller of its own, as `diel submit` does, and return the run at once.
 
     `home` says where that lives (login, job or inside); as the site has it otherwise. `.state` tells how
@@ -110,7 +108,7 @@ def submit(
     return Run(submit_new(plan, place, home=home, use_cache=cache)[0])
 
 
-def open_run(name: str | Path = "last", runs: str | Path | None = None) -> Run:
+def open_run(name: str | Path = "last", runs: str | Path | None = None) -> "Run":
     """Return the run of this name; `last` is the newest, a workflow's name its newest, a path itself. Raise
     UsageError where there is none."""
     return Run(find_run(runs_dir(_path(runs)), str(name)))
@@ -202,7 +200,7 @@ class Run:
         """
         return _frame(self._listing(lambda run: list_trials(run, search)))
 
-    def graph(self, of: Literal["stages", "tasks"] = "stages") -> DiGraph[str]:
+    def graph(self, of: Literal["stages", "tasks"] = "stages") -> "DiGraph[str]":
         """Return a networkx.DiGraph of its stages, or of its tasks that ended, with states and times.
 
         Stages have `kind`, `axes`, `state`, how many of their tasks are in each state, `began`, `ended` (in

@@ -4,8 +4,6 @@ A task finds the same variables on every site: those named here, what its site a
 command reads by name, and diel's own. `docs/workflow-file.md` states the rule.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

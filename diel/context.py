@@ -1,7 +1,5 @@
 """What a running module can ask diel: where it is, what it reads, how long it has."""
 
-from __future__ import annotations
-
 import json
 import os
 import time
@@ -10,14 +8,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePath
 from types import CellType, FunctionType, MethodType, NoneType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from diel.errors import ModuleError, Pruned
 from diel.services import ServiceUser
+from diel.staging.item import Local, Shard
 from diel.streams import StreamUser
-
-if TYPE_CHECKING:
-    from diel.staging.item import Local, Shard
 
 T = TypeVar("T")
 

@@ -3,8 +3,6 @@
 A copy can be ended between two steps, and a large file be copied in several parts at once.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Drawings of a stage graph: as text for a terminal, as mermaid, as graphviz's dot, as SVG."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ users, a machine that is shared has. RAPL's counters (`/sys/class/powercap`, mic
 2010) begin anew at their maximum, after minutes at the earliest; since 2020 kernels let only root read them.
 """
 
-from __future__ import annotations
-
 import glob
 import json
 import os

@@ -15,8 +15,6 @@
 Each message says what is wrong, where, what was expected and what to do next.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches

@@ -1,15 +1,11 @@
 """What installed packages add to diel by entry points: modules, and classes of schedulers and searchers."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from importlib.metadata import EntryPoint
+from typing import Any
 
 from diel.errors import UsageError, did_you_mean
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
 
 MODULES = "diel.modules"
 WORKFLOWS = "diel.workflows"

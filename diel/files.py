@@ -6,8 +6,6 @@ removes it. Nothing is forced to the disk: as for the journal, a kill is survive
 promised to be (decision 033). A user's file may be a pipe or a device, which nothing must wait for.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -5,8 +5,6 @@ as they are, and the one at which something goes wrong is held to its form: that
 foreign request from a mistake of diel's own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

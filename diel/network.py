@@ -3,8 +3,6 @@
 networkx takes a tenth of a second to import: functions that need it do.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from io import BytesIO
@@ -51,7 +49,7 @@ def _state(counts: Mapping[str, int], total: int) -> str:
     return "running" if good else "waiting"
 
 
-def stage_network(drawing: Drawing, facts: Mapping[str, Mapping[str, Any]] | None = None) -> DiGraph[str]:
+def stage_network(drawing: Drawing, facts: Mapping[str, Mapping[str, Any]] | None = None) -> "DiGraph[str]":
     """Return the stages as nodes, and as edges what each reads of another.
 
     Nodes have `kind`, `axes`, `tasks` and, of a run, `state`, besides their `facts`; edges have `outputs`,
@@ -99,7 +97,7 @@ def stage_facts(run: RunReader) -> dict[str, dict[str, Any]]:
     return facts
 
 
-def task_network(run: RunReader) -> DiGraph[str]:
+def task_network(run: RunReader) -> "DiGraph[str]":
     """Return the tasks that ended as nodes `STAGE/INDEX`, and as edges what each read of another.
 
     Nodes have `stage`, `index`, `label` with the task's point, `state` and, as far as known, `began` and
@@ -128,7 +126,7 @@ def task_network(run: RunReader) -> DiGraph[str]:
     return network
 
 
-def write_network(network: DiGraph[str], form: str) -> str:
+def write_network(network: "DiGraph[str]", form: str) -> str:
     """Write a graph in one of `FORMATS`: GraphML, GEXF, or JSON as networkx's `node_link_graph` reads it."""
     import networkx  # slow to load
 

@@ -1,7 +1,5 @@
 """A run in a notebook: as its page, or as a small card, and while `diel.run` waits for it."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable

@@ -25,8 +25,6 @@ runs/<workflow>-<n>/
     cache.keys                    sorted cache keys of the run's committed results
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Iterator, Sequence
@@ -57,7 +55,7 @@ class _Below:
     def __init__(self, *parts: str) -> None:
         self._parts = parts
 
-    def __get__(self, run: RunPaths, owner: type[RunPaths]) -> Path:
+    def __get__(self, run: "RunPaths", owner: "type[RunPaths]") -> Path:
         return run.root.joinpath(*self._parts)
 
 

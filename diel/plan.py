@@ -1,7 +1,5 @@
 """The plan: how a workflow will run on a site. It submits nothing, and asks no scheduler."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil, prod

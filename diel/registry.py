@@ -1,7 +1,5 @@
 """The shared registry: hyperparameters of a run, and those that a project keeps for all its runs."""
 
-from __future__ import annotations
-
 import contextlib
 import getpass
 import hashlib
@@ -11,17 +9,15 @@ import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from diel.errors import Problem, SpecError, UsageError, did_you_mean
 from diel.files import put, replacing
 from diel.load import Document, parse, read_text
 from diel.paths import registry_dir
+from diel.project.run_file import RunFile
 from diel.spec import Hyperparameter, Violation, Violations
 from diel.values import scalar
-
-if TYPE_CHECKING:
-    from diel.project.run_file import RunFile
 
 
 class Value(NamedTuple):
@@ -59,7 +55,7 @@ def resolve(
     document: Document,
     settings: Sequence[str] = (),
     params_files: Sequence[Path] = (),
-    project: Mapping[str, Held] | None = None,
+    project: "Mapping[str, Held] | None" = None,
     takes_back: str = "",
 ) -> Hyperparameters:
     """Return the values for a run: a setting `hp.NAME=VALUE` beats files, a later file an earlier, files beat

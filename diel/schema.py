@@ -1,7 +1,5 @@
 """The JSON Schema of a workflow file, for editors, made from the models."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The states of a task and of a run. A scheduler's job states are never mixed with these."""
 
-from __future__ import annotations
-
 from enum import IntEnum, StrEnum
 
 

@@ -1,7 +1,5 @@
 """A table of results, and how it is printed: for people, as CSV, as a Parquet file."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io

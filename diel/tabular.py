@@ -9,8 +9,6 @@ the first, `weight_0` of shape (in, out) and `bias_0` of shape (out,), `weight_1
 arrangements of atoms has the two arrays of its `Pairs` too, and one that follows a course those of `Lstm`.
 """
 
-from __future__ import annotations
-
 import csv
 import math
 import zlib
@@ -41,7 +39,7 @@ class Table:
     @classmethod
     def from_columns(
         cls, columns: Mapping[str, Sequence[float]], target: str, features: Sequence[str] | None = None
-    ) -> Table:
+    ) -> "Table":
         """Return the table of lists by name, to predict the target from the features: all others if None.
 
         Raise ValueError where columns are missing, differ in length, or hold something that is not finite.
@@ -63,7 +61,7 @@ class Table:
     @classmethod
     def from_rows(
         cls, rows: Sequence[Mapping[str, float]], target: str, features: Sequence[str] | None = None
-    ) -> Table:
+    ) -> "Table":
         """Make a table of a mapping a row. Raise ValueError as `from_columns`, or if a row lacks a column."""
         names = _features(list(rows[0]) if rows else [], target, features)
         for number, row in enumerate(rows):
@@ -74,7 +72,7 @@ class Table:
         return cls.from_columns(columns, target, names)
 
     @classmethod
-    def from_files(cls, paths: Sequence[Path], target: str, features: Sequence[str] | None = None) -> Table:
+    def from_files(cls, paths: Sequence[Path], target: str, features: Sequence[str] | None = None) -> "Table":
         """Return the table of CSV files with headers, one below the other, all with the columns of the first.
 
         Raise ValueError without a file, for one that cannot be read, and for cells that are no numbers.
@@ -87,14 +85,14 @@ class Table:
         array = np.array(values, dtype=float).reshape(-1, len(names) + 1)
         return cls(tuple(names), array[:, 1:], array[:, 0])
 
-    def at_least(self, rows: int, what_for: str = "") -> Table:
+    def at_least(self, rows: int, what_for: str = "") -> "Table":
         """Return the same table. Raise ValueError, with `what_for`, if it has fewer rows."""
         if len(self) < rows:
             needed = f"{rows} rows, {what_for}" if what_for else f"{rows} rows"
             raise ValueError(f"expected at least {needed}; found {len(self)}")
         return self
 
-    def take(self, rows: NDArray[np.integer[Any]]) -> Table:
+    def take(self, rows: NDArray[np.integer[Any]]) -> "Table":
         """Return some of the rows, by their places."""
         return Table(self.names, self.features[rows], self.target[rows])
 
@@ -236,7 +234,7 @@ class Pairs:
     """Shape (sites, shells): what a wave's square adds to a shell's correlation."""
 
     @classmethod
-    def of(cls, sites: ArrayLike, period: ArrayLike) -> Pairs:
+    def of(cls, sites: ArrayLike, period: ArrayLike) -> "Pairs":
         """Return the pairs of a crystal.
 
         sites: whole numbers of shape (sites, 3), in any unit of length
@@ -318,7 +316,7 @@ class Scale:
     target_scale: float
 
     @classmethod
-    def of(cls, table: Table) -> Scale:
+    def of(cls, table: Table) -> "Scale":
         """Return the scale on which the columns of the table have mean 0 and variance 1."""
         features, target = table.features, table.target
         return cls(
@@ -361,7 +359,7 @@ class Model:
     """The network behind the last layer; a prediction is then the course's margin."""
 
     @classmethod
-    def load(cls, path: Path, precision: DTypeLike = np.float32) -> Model:
+    def load(cls, path: Path, precision: DTypeLike = np.float32) -> "Model":
         """Return the model in a file. Raise ValueError if it is not one, OSError if it cannot be opened.
 
         precision: of the weights, and so of `predict`. Single precision halves the time, and its 1e-7 is
@@ -497,7 +495,7 @@ class Ensemble:
                 raise ValueError(f"the models do not predict the same: {what}")
 
     @classmethod
-    def load(cls, paths: Sequence[Path], precision: DTypeLike = np.float32) -> Ensemble:
+    def load(cls, paths: Sequence[Path], precision: DTypeLike = np.float32) -> "Ensemble":
         """Return the models in some files; `Model.load` describes precision and errors."""
         return cls(tuple(Model.load(path, precision) for path in paths))
 

@@ -4,8 +4,6 @@ Workers need these, and not the models that check a file: to load pydantic would
 all the rest.
 """
 
-from __future__ import annotations
-
 import operator
 import re
 from collections.abc import Iterable

@@ -6,8 +6,6 @@ JSON alone takes ten seconds. A line that a worker wrote begins with the fields 
 order of `Done` and `Fail`; one that does not is decoded.
 """
 
-from __future__ import annotations
-
 import gzip
 import heapq
 import json
@@ -123,7 +121,7 @@ class Bins:
         ]
 
     @classmethod
-    def unpacked(cls, packed: Any) -> Bins:
+    def unpacked(cls, packed: Any) -> "Bins":
         bins = cls()
         counts: tuple[dict[int, Any], ...] = (bins.busy, bins.ended, bins.failed)
         for count, (places, values) in zip(counts, packed, strict=True):
@@ -213,7 +211,7 @@ class Timeline:
     stages: dict[str, StageTimes] = field(default_factory=dict)
     lanes: list[Lane] = field(default_factory=list)
     offsets: dict[str, int] = field(default_factory=dict)
-    begun: dict[str, Began] = field(default_factory=dict)
+    begun: "dict[str, Began]" = field(default_factory=dict)
     """By segment, the attempt that its worker began and has not ended."""
     given_up: dict[tuple[str, int, int], float] = field(default_factory=dict)
     """When attempts of workers that no longer answered were given up."""
@@ -306,7 +304,7 @@ class Timeline:
         began, last = self.driven.get(epoch, (when, when))
         self.driven[epoch] = min(began, when), max(last, when)
 
-    def _count(self, lane: int, ends: Ends) -> None:
+    def _count(self, lane: int, ends: "Ends") -> None:
         """Add attempts of a stage that ended in the same way: loops that a million tasks go through."""
         if ends.state == "given up":
             for task, time in zip(ends.tasks, ends.times, strict=True):

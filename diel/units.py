@@ -1,7 +1,5 @@
 """Units: conversions of numbers between them, by pint, which is loaded only where two differ."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from difflib import get_close_matches

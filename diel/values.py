@@ -4,8 +4,6 @@ Plain words are those of YAML 1.2's core schema (1.2.2, section 10.3.2), whateve
 `1e-3` is a float; `no`, `on`, `01:00:00` and dates are text; `0o17` is 15 and `017` is 17.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

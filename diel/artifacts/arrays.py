@@ -3,8 +3,6 @@
 It needs NumPy, and is imported where an array is at hand already, or where one on the disk is looked at.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import mmap

@@ -4,8 +4,6 @@ Files are hashed with XXH3 at 128 bits, which is quicker than any disk (docs/dec
 not collide even where somebody wants them to, with BLAKE2b.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json
@@ -55,7 +53,7 @@ class Artifact(str):
         size: int = 0,
         identity: str = "",
         name: str = "",
-    ) -> Artifact:
+    ) -> "Artifact":
         text = super().__new__(cls, path)
         text.digest = digest
         text.inside = inside
@@ -74,7 +72,7 @@ class File(str):
     written: str
     """The path as the workflow has it: its links may lead elsewhere later."""
 
-    def __new__(cls, path: str, written: str = "") -> File:
+    def __new__(cls, path: str, written: str = "") -> "File":
         """Make a source of a path; `written` is the same without a link that is followed, if there is one."""
         file = super().__new__(cls, path)
         file.written = written or path

@@ -1,7 +1,5 @@
 """Collects what a task made: what a module returned, what a command left in its directory."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import glob
@@ -209,7 +207,7 @@ def _expanded(parts: list[str], task: str) -> Iterator[str]:
 
 
 def _keep_file(
-    name: str, path: str, task: str, run: str, promise: Output | None, sizes: Sizes
+    name: str, path: str, task: str, run: str, promise: "Output | None", sizes: Sizes
 ) -> dict[str, Any]:
     if promise is None:
         return describe(path, task, run)
@@ -220,7 +218,7 @@ def _keep_file(
     return entry
 
 
-def hold_file(name: str, path: str, promise: Output, sizes: Sizes) -> None:
+def hold_file(name: str, path: str, promise: "Output", sizes: Sizes) -> None:
     """Hold a file to its contract; a name for a size is one size in all that share `sizes`. Raise Breach."""
     if LIBRARIES.get(suffix_of(path), ("array",))[0] == "array":  # or what takes no library
         return check_path(name, path, promise, sizes)
@@ -234,7 +232,7 @@ def hold_file(name: str, path: str, promise: Output, sizes: Sizes) -> None:
 
 
 def _keep_files(
-    paths: Iterable[str], task: str, run: str, promise: Output | None, pattern: str = ""
+    paths: Iterable[str], task: str, run: str, promise: "Output | None", pattern: str = ""
 ) -> dict[str, Any]:
     way = "content" if promise is None else promise.digest
     entries = [describe(path, task, run, way) for path in paths]

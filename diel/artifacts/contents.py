@@ -3,21 +3,16 @@
 What a file says about itself is read, and its numbers, piece by piece, only if they must be finite.
 """
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
 
 from diel.artifacts.arrays import first_not_finite
 from diel.artifacts.artifact import Breach
 from diel.artifacts.promise import Sizes, check_kind, hold_count
 from diel.artifacts.values import listed
 from diel.formats.node import BadData, Content, FileArray, opened
+from diel.spec import Output
 from diel.terms import format_of
 from diel.units import contradict
-
-if TYPE_CHECKING:
-    from diel.spec import Output
 
 
 def check_contents(name: str, path: str, contract: Output, sizes: Sizes) -> None:

@@ -4,8 +4,6 @@ An identity is a file's size, the times of its last changes and its inode; of a 
 together. Where it differs from the record, as after a copy or through a hard link, the digest decides.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """Checks what a task made against its contract, before anybody reads it."""
 
-from __future__ import annotations
-
 import csv
 import math
 import os
@@ -27,7 +25,7 @@ _WORDS = {"table": "a table", "array": "an array", "json": "a JSON object", "fil
 _JSON_LINES = (".jsonl", ".ndjson")
 
 
-def check_path(name: str, path: str, contract: Output, sizes: Sizes) -> None:
+def check_path(name: str, path: str, contract: "Output", sizes: Sizes) -> None:
     """Hold a file or directory to its contract. Raise Breach with the fault."""
     promised = contract.promises
     if not promised or promised == ("units",):
@@ -54,14 +52,14 @@ def check_path(name: str, path: str, contract: Output, sizes: Sizes) -> None:
             raise Breach(f"{file} is not a file in which {kinds} can be checked")
 
 
-def _refuse_other(file: str, contract: Contract, fitting: str, what: str) -> None:
+def _refuse_other(file: str, contract: "Contract", fitting: str, what: str) -> None:
     """Refuse data of a kind that the contract is not about."""
     expected = _other(contract, fitting)
     if expected is not None:
         raise Breach(f"{file} is {what}; expected {expected}")
 
 
-def _other(contract: Contract, fitting: str) -> str | None:
+def _other(contract: "Contract", fitting: str) -> str | None:
     """Name the subject of a contract, if that is not the fitting kind of data."""
     subject = next((ABOUT[promise] for promise in contract.promises if promise in ABOUT), fitting)
     return None if subject == fitting else _WORDS[subject]
@@ -73,7 +71,7 @@ def hold_count(bound: str | None, what: str, number: int, noun: str, also: str =
         raise Breach(f"{what} has {counted(number, noun)}{also}; expected {count_words(bound)}")
 
 
-def _check_array_file(name: str, path: str, contract: Output, sizes: Sizes) -> None:
+def _check_array_file(name: str, path: str, contract: "Output", sizes: Sizes) -> None:
     file = os.path.basename(path)
     try:
         import numpy  # here: commands make arrays even if no module has loaded it
@@ -98,13 +96,13 @@ def _check_array_file(name: str, path: str, contract: Output, sizes: Sizes) -> N
         check_finite(file, numpy.load(path, mmap_mode="r", allow_pickle=False))
 
 
-def check_array(name: str, array: numpy.ndarray[Any, Any], contract: Output, sizes: Sizes) -> None:
+def check_array(name: str, array: "numpy.ndarray[Any, Any]", contract: "Output", sizes: Sizes) -> None:
     """Hold the kind of an array in memory to its contract; its numbers are checked when written."""
     check_kind(name, "the array", array.shape, array.dtype, contract, sizes)
 
 
 def check_kind(
-    name: str, what: str, shape: tuple[int, ...], dtype: numpy.dtype[Any], contract: Output, sizes: Sizes
+    name: str, what: str, shape: tuple[int, ...], dtype: "numpy.dtype[Any]", contract: "Output", sizes: Sizes
 ) -> None:
     """Hold the kind of an array to its contract. Raise Breach with the fault."""
     _refuse_other(what, contract, "array", "an array")
@@ -135,7 +133,7 @@ def _check_shape(
                 raise Breach(f"{what} has {has}; it is {bound} {where}")
 
 
-def _check_json_file(path: str, contract: Output) -> None:
+def _check_json_file(path: str, contract: "Output") -> None:
     file = os.path.basename(path)
     _refuse_other(file, contract, "json", "JSON")
     try:
@@ -146,7 +144,7 @@ def _check_json_file(path: str, contract: Output) -> None:
     check_value(value, contract, file)
 
 
-def check_value(value: Any, contract: Output, what: str = "the value") -> None:
+def check_value(value: Any, contract: "Output", what: str = "the value") -> None:
     """Hold a JSON value to its contract. Raise Breach with the fault."""
     other = _other(contract, "json")
     if other is not None:
@@ -167,7 +165,7 @@ Check = tuple[int, Callable[[str], Any], str, str]
 """The place of a cell, what refuses a bad one with ValueError, the column and the type for a message."""
 
 
-def check_table(path: str, contract: Contract) -> None:
+def check_table(path: str, contract: "Contract") -> None:
     """Read a table row by row. Raise Breach with the first thing that is not as promised."""
     file = os.path.basename(path)
     try:
@@ -179,7 +177,7 @@ def check_table(path: str, contract: Contract) -> None:
     hold_count(contract.rows, file, rows, "row")
 
 
-def _csv_rows(path: str, contract: Contract) -> int:
+def _csv_rows(path: str, contract: "Contract") -> int:
     rows, kind, cell = 0, "", ""
     with open(path, encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, delimiter="\t" if path.lower().endswith(".tsv") else ",", strict=True)
@@ -204,7 +202,7 @@ def _csv_rows(path: str, contract: Contract) -> int:
     return rows
 
 
-def _checks(header: list[str], contract: Contract) -> list[Check]:
+def _checks(header: list[str], contract: "Contract") -> list[Check]:
     columns = contract.columns or {}
     for column in columns:
         if header.count(column) != 1:
@@ -239,7 +237,7 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _json_rows(path: str, contract: Contract) -> int:
+def _json_rows(path: str, contract: "Contract") -> int:
     rows = 0
     with open(path, encoding="utf-8-sig") as file:
         for number, line in enumerate(file, 1):
@@ -255,7 +253,7 @@ def _json_rows(path: str, contract: Contract) -> int:
     return rows
 
 
-def _check_row(row: Any, contract: Contract) -> None:
+def _check_row(row: Any, contract: "Contract") -> None:
     if not isinstance(row, dict):
         raise Breach(f"{type(row).__name__}; expected a JSON object")
     for column, kind in (contract.columns or {}).items():

@@ -1,7 +1,5 @@
 """Values: results of a task that are small enough to be JSON in its record."""
 
-from __future__ import annotations
-
 import math
 import os
 import reprlib

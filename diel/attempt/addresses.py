@@ -1,7 +1,5 @@
 """Addresses of this host at which the nodes of a block reach their controller."""
 
-from __future__ import annotations
-
 import ipaddress
 import socket
 

@@ -1,7 +1,5 @@
 """The arguments of a call are of the types that the function's annotations say."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import inspect

@@ -1,7 +1,5 @@
 """The arguments of a function: values as they are, files as what its annotations ask for."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import pickle

@@ -1,7 +1,5 @@
 """The block of a worker, what fits into it, and the limits that it sets for an attempt."""
 
-from __future__ import annotations
-
 import math
 import os
 import socket

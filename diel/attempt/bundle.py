@@ -1,7 +1,5 @@
 """What the controller sends to a worker, and what it gets back."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,7 +26,7 @@ AT_LAUNCHER = "/.diel launcher"
 class Staging(NamedTuple):
     """How a stage uses the disks of its nodes."""
 
-    local: Local
+    local: "Local"
     each_node: tuple[str, ...] = ()
     """The launcher's words that start a program once on each node of a task; empty if the worker's own node
     is the task's."""
@@ -62,7 +60,7 @@ class Work(NamedTuple):
     """Seconds between the warning to such a task and its end."""
     rehearses: bool = False
     """Whether it is warned of its `timeout` too."""
-    promises: Mapping[str, Output] = {}
+    promises: Mapping[str, "Output"] = {}
     """Outputs that promise more than a path or the type of a value; of a module, all that are declared."""
     conversions: Mapping[str, Any] | None = None
     """Inputs whose files are in other units than the module reads; None if there are none."""
@@ -70,22 +68,22 @@ class Work(NamedTuple):
     """The types of columns that contracts declare, by input of a module."""
     staging: Staging | None = None
     """How it uses the disks of its nodes; None if it does not."""
-    service: Service | None = None
+    service: "Service | None" = None
     """Its settings; None for a stage whose tasks end."""
-    surrogate: Surrogate | None = None
+    surrogate: "Surrogate | None" = None
     """What each task asks before it runs, with the outputs that are answered."""
-    environments: Mapping[str, Prepared] | None = None
+    environments: "Mapping[str, Prepared] | None" = None
     """The environments that its tasks name; None if they name none."""
     launches: bool = False
     """Whether its command runs once and starts the ranks itself."""
-    watched: tuple[FirstLook, ...] = ()
+    watched: "tuple[FirstLook, ...]" = ()
     """The files that all its tasks read where they lie."""
     apart: bool = False
     """Whether each of its tasks has a process of its own, though it is a function."""
     from_shell: tuple[str, ...] = ()
     """Variables of the user's shell among those of its requests: an environment may set others."""
 
-    def within(self, resources: Resources) -> Work:
+    def within(self, resources: "Resources") -> "Work":
         """Return the same with what one attempt asked for: a retry can get more than its stage says."""
         if (self.memory, self.walltime) == (resources.memory, resources.walltime):
             return self
@@ -95,7 +93,7 @@ class Work(NamedTuple):
 class StagedTask(NamedTuple):
     """A task's texts with placeholders for copies on its node instead of artifacts."""
 
-    items: tuple[Item, ...]
+    items: "tuple[Item, ...]"
     params: Mapping[str, Any]
     inputs: Mapping[str, Any]
     command: tuple[str, ...] | None
@@ -115,9 +113,9 @@ class Question(NamedTuple):
     parts: tuple[str, str]
     audited: bool = False
     """Whether the task is simulated all the same, to see how far the answer is off."""
-    answers: Answers | None = None
+    answers: "Answers | None" = None
     """What makes the key, if the service takes newer models while it runs."""
-    watched: tuple[FirstLook, ...] = ()
+    watched: "tuple[FirstLook, ...]" = ()
     """The files that the service reads where they lie."""
     reads: Mapping[str, Any] | None = None
     """What the service reads of other tasks' files, by name."""
@@ -140,7 +138,7 @@ class Request(NamedTuple):
     env: Mapping[str, str]
     staged: StagedTask | None = None
     """The same with artifacts on the node's disk; None if none go there."""
-    shards: Mapping[str, Shard] | None = None
+    shards: "Mapping[str, Shard] | None" = None
     """Inputs that are split, by name."""
     services: Mapping[str, Sequence[int]] | None = None
     """The task indices of the replicas that it asks, by name."""
@@ -152,11 +150,11 @@ class Request(NamedTuple):
     """Files that are written into its directory before it runs."""
     environment: str | None = None
     """The name of the environment in which it runs."""
-    answers: Answers | None = None
+    answers: "Answers | None" = None
     """What makes its key, if it asks services that take newer inputs while they run."""
     reads: Mapping[str, Any] | None = None
     """What it reads of other tasks' files, by name; None if nothing."""
-    watched: tuple[FirstLook, ...] = ()
+    watched: "tuple[FirstLook, ...]" = ()
     """The files of its own that it reads where they lie."""
     point: Mapping[str, Any] = {}
     """The parameters of its axes: another stage reads them as it reads outputs."""
@@ -185,7 +183,7 @@ class BundleReport(NamedTuple):
     segment: str
     end: int
     """The length of the segment now."""
-    records: tuple[tuple[int, Record], ...]
+    records: "tuple[tuple[int, Record], ...]"
     missing: tuple[str, ...] = ()
     """Packages that are not there, so that no task was begun."""
     python: str = ""

@@ -3,8 +3,6 @@
 A worker's own standard output and error are two files; one that was printed to is moved to the task.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -1,7 +1,5 @@
 """Running one attempt of a command, in a process group of its own."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

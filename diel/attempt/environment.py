@@ -4,8 +4,6 @@ Lines for bash are evaluated once in a worker, or for each attempt if they name 
 modules can take seconds. Limits and umask that they change are set again in front of the program.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -3,8 +3,6 @@
 Files are read one block at a time: a log may be larger than memory.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import json
@@ -14,7 +12,7 @@ import signal
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice, takewhile
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from diel.artifacts import Values
 from diel.artifacts.artifact import Breach, written
@@ -22,11 +20,9 @@ from diel.artifacts.collect import matching
 from diel.artifacts.values import check_size, is_of, listed, shown
 from diel.attempt.capture import PRINTED
 from diel.errors import ModuleError
+from diel.spec import Output
 from diel.terms import group_of, parts_of, suffix_of
 from diel.values import read_float, read_json
-
-if TYPE_CHECKING:
-    from diel.spec import Output
 
 PATIENCE = 10.0
 """Seconds of processor time for one block: some patterns would take longer than anybody lives."""

@@ -1,7 +1,5 @@
 """Calling one attempt of a Python module, in this process, in one of its own, or on MPI ranks."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import io

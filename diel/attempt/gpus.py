@@ -4,8 +4,6 @@ The driver keeps no count for a process that has ended (but where an administrat
 looks now and then. Only the GPUs of this node are seen.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Collection, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What imports take of a worker's memory: a function's is told apart from what others left in its worker."""
 
-from __future__ import annotations
-
 import ast
 import os
 import sys

@@ -4,8 +4,6 @@ Each is eight bytes that give its length, then itself. On one machine the server
 and closes it when the controller is gone; a worker in a block has none, and goes on without a controller.
 """
 
-from __future__ import annotations
-
 import select
 from socket import socket
 

@@ -4,8 +4,6 @@ Such a command runs once. DIEL_LAUNCHER names a program that diel writes into th
 with the words of another, it starts that one on the ranks, after all that diel puts before it elsewhere.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """What a command or a function leaves running: it is ended before the result is committed."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

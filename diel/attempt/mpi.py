@@ -6,8 +6,6 @@ before it computed anything, and what it says goes to a file of the attempt. A p
 nothing, and a rank takes a millisecond longer.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -8,8 +8,6 @@ and the signal. MPI launchers tell less: mpiexec (5.0) joins signals bit by bit,
 put down to that where a counter of this process's cgroups or of the machine grew.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Under which key a result goes whose services may be given newer inputs meanwhile: that of who answered."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 A command writes through links in its directory. The result is committed once copies are in their places.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pickle
@@ -148,7 +146,7 @@ def late_notes(attempt: RunningAttempt) -> list[Brought]:
     return notes
 
 
-def record_of(attempt: RunningAttempt, node: str, brought: Brought) -> records.StagingRecord | None:
+def record_of(attempt: RunningAttempt, node: str, brought: Brought) -> "records.StagingRecord | None":
     """Return what the journal keeps; None if nothing was copied and nothing went wrong."""
     if not brought.copied and not brought.warning:
         return None

@@ -4,8 +4,6 @@ What Python keeps once for a process begins for each task as the import of its f
 random numbers begin from the task's key. Module globals live as long as their worker.
 """
 
-from __future__ import annotations
-
 import builtins
 import gc  # noqa: F401 - looked up among what is loaded
 import os

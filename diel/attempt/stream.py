@@ -1,7 +1,5 @@
 """Streams of one attempt: what its module or command learns about them, and how they end with it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Iterator

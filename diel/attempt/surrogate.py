@@ -1,7 +1,5 @@
 """Asks a stage's surrogate before a task runs: the answer is its result if it is sure enough."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -34,9 +32,9 @@ class Consulted(NamedTuple):
     message: str = ""
     """Why there was no usable answer, apart from its uncertainty."""
     unasked: str = ""
-    audited: AnswerAudit | None = None
+    audited: "AnswerAudit | None" = None
 
-    def tell(self, record: Done) -> None:
+    def tell(self, record: "Done") -> None:
         """Add to a task's record what its surrogate answered, and whether its result was simulated."""
         used = self.values is not None
         answered: Answered = {"asked": round(self.seconds, 6), "uncertainty": self.uncertainty, "used": used}
@@ -151,7 +149,7 @@ def _number(name: str, value: Any) -> float:
     return number
 
 
-def _uncertainty(surrogate: Surrogate, answer: Answer) -> float | None:
+def _uncertainty(surrogate: "Surrogate", answer: Answer) -> float | None:
     """Return the largest uncertainty of the answer, in the tolerance's terms; None if one is missing."""
     deviations = []
     for value, deviation in answer.values():

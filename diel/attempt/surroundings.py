@@ -1,7 +1,5 @@
 """The surroundings of an attempt: environment variables, and the context of a Python module."""
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -5,8 +5,6 @@ the largest process, and begins with what this process took when it started the 
 in fs/exec.c). What several processes take together is looked at now and then by the watchdog.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import resource
@@ -126,7 +124,7 @@ class Usage:
         together = int(max(sum(count.memory for count in world) for world in worlds))
         self._together = together if whole else max(together, self._together)
 
-    def facts(self) -> UsageFacts | None:
+    def facts(self) -> "UsageFacts | None":
         """Return what it used, for its record; None if it ran nothing."""
         if not self._ran:
             return None
@@ -144,7 +142,7 @@ class Usage:
             facts.update(self._gpus.facts())  # type: ignore[typeddict-item]
         return facts
 
-    def _take_own(self, own: _Own) -> None:
+    def _take_own(self, own: "_Own") -> None:
         """Add what happened in this process since a function began."""
         self._own = None
         now, least = _Own(), begin_peak()
@@ -156,7 +154,7 @@ class Usage:
         self._largest = max(self._largest, peak - foreign)
         self._together = max(0, self._together - foreign)
 
-    def _add(self, before: _Moved | None, after: _Moved | None) -> None:
+    def _add(self, before: "_Moved | None", after: "_Moved | None") -> None:
         """Add what this process counts more than before."""
         if self._moved is None or before is None or after is None:
             self._moved = None

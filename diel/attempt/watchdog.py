@@ -5,8 +5,6 @@ committed. A command that keeps checkpoints gets SIGTERM before the end of its w
 timeout if its stage has a `grace`; a function asks `context.interrupted`, and `timeout` tells each rank.
 """
 
-from __future__ import annotations
-
 import contextlib
 import faulthandler
 import os

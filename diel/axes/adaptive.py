@@ -1,7 +1,5 @@
 """A search or loop of a run: its points, and the picked ones."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace

@@ -5,8 +5,6 @@ axis that was made once for each point of another axis is joined with it: its po
 coordinates that they were made at, and together the axes form one factor of the product.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -144,7 +142,7 @@ UNKNOWN = Domain((), (Factor((), 0, ()),))
 def make_domain(
     over: Sequence[str],
     counts: Mapping[str, int],
-    origins: Mapping[str, Origins],
+    origins: "Mapping[str, Origins]",
     replicas: int = 1,
     grown: Iterable[tuple[str, int]] = (),
 ) -> Domain:
@@ -173,7 +171,7 @@ def _numbered(domain: Domain, grown: Sequence[tuple[str, int]]) -> Domain:
     return Domain(domain.axes, (Factor(domain.axes, len(rows), tuple(sorted(rows, key=came))),))
 
 
-def _product(over: Sequence[str], counts: Mapping[str, int], origins: Mapping[str, Origins]) -> Domain:
+def _product(over: Sequence[str], counts: Mapping[str, int], origins: "Mapping[str, Origins]") -> Domain:
     joined: dict[str, tuple[str, ...]] = {}
     for axis in over:
         shared = tuple(a for a in over if axis in origins and a in origins[axis].axes)

@@ -1,7 +1,5 @@
 """The common facts of some tasks of a stage: values of which they are all the tasks."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """A block: one job of a scheduler, as its controller knows it; and when another is worth requesting."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections import Counter

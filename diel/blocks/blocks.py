@@ -1,7 +1,5 @@
 """A scheduler's blocks as a backend: grown for ready tasks, given back when idle; each shape has its own."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """Hands out tasks in bundles, as many as the backend has room for."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
@@ -76,7 +74,7 @@ class Dispatcher:
     _plan: Plan
     _ledger: Ledger
     _epoch: int
-    backend: Backend
+    backend: "Backend"
     in_flight: dict[tuple[str, int], InFlight] = field(default_factory=dict)
     sent: dict[int, Sent] = field(default_factory=dict)
     finished: SimpleQueue[tuple[int, Future[bytes]]] = field(default_factory=SimpleQueue)

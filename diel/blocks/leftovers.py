@@ -4,8 +4,6 @@ A worker whose controller is gone commits its task and ends. The next controller
 out; what becomes of their blocks, the caller decides (docs/decisions/026).
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Container

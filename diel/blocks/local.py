@@ -1,7 +1,5 @@
 """This machine as a backend: cores are counted, and shared by all tasks."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pickle
@@ -122,7 +120,7 @@ class ThisMachine:
             message = f"no worker has started yet; they get up to {longest} (`startup` of the site)"
             self._ledger.trouble(message if self._waits else "")
 
-    def _tell(self, pipes: Pipes) -> None:
+    def _tell(self, pipes: "Pipes") -> None:
         while not pipes.news.empty():
             self._ledger.trouble(pipes.news.get())
 
@@ -193,7 +191,7 @@ class Pipes:
             self._idle.append(pipe)
         return report
 
-    def _take(self) -> Pipe:
+    def _take(self) -> "Pipe":
         """Return a worker that is idle, or a new one."""
         with self._lock:
             if self._stopped:
@@ -246,7 +244,7 @@ class WorkerServer:
         code = self._process.poll()
         return "" if code is None else _how(code)
 
-    def fork(self) -> Pipe:
+    def fork(self) -> "Pipe":
         """Ask for a worker. Raise OSError if the server is gone."""
         pipe = Pipe()
         with pipe.far_end, pipe.telling:

@@ -1,7 +1,5 @@
 """How a block is requested: Parsl's engine, its workers and their job; the agent that asks the scheduler."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import threading
@@ -83,7 +81,7 @@ class BlockRequester:
             orphan=round(self.walltime(shape)),  # a node's keeper ends it before, if it has nothing to do
         )
 
-    def start(self) -> BlockEngine:
+    def start(self) -> "BlockEngine":
         if self.engine is None:
             from diel.executors.parsl import BlockEngine  # slow, and not needed if all is cached
 

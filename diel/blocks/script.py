@@ -1,7 +1,5 @@
 """The job script of a block, what its nodes run, and whether the scheduler takes it: tried before a run."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shlex

@@ -1,7 +1,5 @@
 """Checks of commands: each value can be quoted, and no shell runs a value as a program."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Checks of contracts: the two ends of an edge agree, and a module can make what is promised."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple

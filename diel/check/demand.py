@@ -5,8 +5,6 @@ their product and at others evenly spread; of the demands there, the first are p
 with the least and the most of a size or duration. Other points are checked as their tasks begin.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
@@ -14,10 +12,11 @@ from itertools import islice
 from math import prod
 from operator import attrgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from diel.check.launcher import words_of
 from diel.check.violations import Axes, Known, Place
+from diel.check.workflow import Checked
 from diel.errors import Problem
 from diel.expressions import Template, parse, parse_expression, parse_tree
 from diel.expressions.expression import Lazily
@@ -25,15 +24,12 @@ from diel.expressions.quantity import Quantity
 from diel.expressions.syntax import Chain
 from diel.site import Ask, Shape, Site, Unplaceable
 from diel.site.demand import Demand, Scope
+from diel.spec import Stage
 from diel.spec.forms.axis import Points
 from diel.spec.forms.sample import Sample
 from diel.spec.stage import TOGETHER
 from diel.spec.stage import Place as Key
 from diel.values import format_size
-
-if TYPE_CHECKING:
-    from diel.check.workflow import Checked
-    from diel.spec import Stage
 
 PLACED = 2_000
 """Points up to which each demand is placed in a pool, in the order in which they are looked at."""
@@ -116,7 +112,7 @@ def shared_room_flaws(checked: Checked, site: Site, names: Iterable[str]) -> Ite
                 yield checked.document.problem(("stages", name, *key), message, hint, offset=offset)
 
 
-def _folded(asks: Iterable[Ask], inquiry: _Asked) -> Range:
+def _folded(asks: Iterable[Ask], inquiry: "_Asked") -> Range:
     """Return the range of demands at known points, without the keys that only the run shows."""
     hidden = {key[-1] for key in inquiry.later} | {entry for entry in _MADE if inquiry.hides(*_MADE[entry])}
     demands, cores = list(asks), attrgetter("cores")

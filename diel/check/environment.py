@@ -1,7 +1,5 @@
 """Checks of environments: the workflow or the site defines each one that a stage names."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path

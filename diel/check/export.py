@@ -1,7 +1,5 @@
 """Checks of exports: no two tasks write the same file, and none writes over the workflow's own."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress

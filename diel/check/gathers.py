@@ -1,7 +1,5 @@
 """Checks of expressions with gathered values: these meet by point; one value comes where one is needed."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
@@ -47,7 +45,7 @@ def check_conditions(check: Check) -> None:
                 _check(check, key, expression, _Reads(check), None)
 
 
-def _check(check: Check, key: Key, part: Expression, reads: _Reads, needs: tuple[str, str] | None) -> None:
+def _check(check: Check, key: Key, part: Expression, reads: "_Reads", needs: tuple[str, str] | None) -> None:
     if part.tree is None and needs is None:
         return
     try:
@@ -67,7 +65,7 @@ def _check(check: Check, key: Key, part: Expression, reads: _Reads, needs: tuple
         check.add(key, message, f"write {needs[0]}", part.offset)
 
 
-def _units(node: ast.AST, reads: _Reads, meetings: list[tuple[ast.AST, str, ast.AST, str]]) -> str | None:
+def _units(node: ast.AST, reads: "_Reads", meetings: list[tuple[ast.AST, str, ast.AST, str]]) -> str | None:
     """Return the units of a node's numbers, None where nothing says them; add what meets in it."""
     if (chain := chain_of(node)) is not None:
         return reads.units(chain)
@@ -164,7 +162,7 @@ def _of_one_kind(values: Sequence[Any]) -> Any:
 class Unknown:
     """An unknown value, unknown in its parts too."""
 
-    def __getitem__(self, key: object) -> Unknown:
+    def __getitem__(self, key: object) -> "Unknown":
         return self
 
 

@@ -1,7 +1,5 @@
 """Imports of modules that a machine cannot find: reported before other stages run for hours."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Launchers of a workflow: whether its site has them, and their programs on this machine."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """Checks of stages with Python modules: the modules exist, and parameters fit their signatures."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache

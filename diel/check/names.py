@@ -1,7 +1,5 @@
 """Checks of expressions: they parse, and each name that they read exists."""
 
-from __future__ import annotations
-
 from collections import ChainMap
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """Warnings of valid keys that are hardly meant."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Files that a command names and no key knows: an edit of one would leave old results in the cache."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Checks of searches that need the whole workflow: their draws, conditions and readers."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Collection, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Checks of surrogates: they replace simulations, answer all that is read, and learn from simulations."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 

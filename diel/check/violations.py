@@ -1,7 +1,5 @@
 """The state of a check: problems, modules, the points of axes; and what expressions can read before a run."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -156,7 +154,7 @@ class Known:
         self._owners = {name: label for label, own in points.items() for name in own.parameters}
 
     @classmethod
-    def of(cls, check: Check, name: str, values: Mapping[str, Any]) -> Known:
+    def of(cls, check: Check, name: str, values: Mapping[str, Any]) -> "Known":
         """Return the known values of a stage; `values` are those of all hyperparameters."""
         over, later = check.workflow.stages[name].over, check.set_later(name)
         points = {label: check.points[label] for label in over if label in check.points}

@@ -1,7 +1,5 @@
 """A checked workflow: spec, graph, modules and hyperparameters that fit together."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice

@@ -1,7 +1,5 @@
 """The `diel` command: finds the command's file, and turns errors into messages and exit codes."""
 
-from __future__ import annotations
-
 import errno
 import gc
 import os

@@ -1,7 +1,5 @@
 """Runs, stages and tasks in the words of a command: which are meant, and what a shell can complete."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -177,7 +175,7 @@ def named_tasks(paths: RunPaths, stage: str, indices: Iterable[int]) -> list[str
         return tasks
 
 
-def tasks_of(run: RunReader, target: Target) -> tuple[str, Sequence[int]]:
+def tasks_of(run: "RunReader", target: Target) -> tuple[str, Sequence[int]]:
     """Return the stage and tasks of a target, in order: all of the stage where it says no more. Raise
     UsageError where there are none, with the nearest values that there are."""
     stage, slash, _ = target.word.partition("/")
@@ -195,7 +193,7 @@ def tasks_of(run: RunReader, target: Target) -> tuple[str, Sequence[int]]:
     return stage, tasks_at(run, stage, tasks, {name: Typed(text) for name, text in target.at.items()})
 
 
-def point_of(run: RunReader, target: Target) -> dict[str, Any]:
+def point_of(run: "RunReader", target: Target) -> dict[str, Any]:
     """Return the values of a target, with those of its task's point."""
     from diel.results.picked import Typed  # only where points choose
 
@@ -206,7 +204,7 @@ def point_of(run: RunReader, target: Target) -> dict[str, Any]:
     return at
 
 
-def the_task(run: RunReader, target: Target) -> tuple[str, int]:
+def the_task(run: "RunReader", target: Target) -> tuple[str, int]:
     """Return the one task of a target. Raise UsageError with the candidates where there are several."""
     stage, tasks = tasks_of(run, target)
     if len(tasks) == 1:

@@ -1,7 +1,5 @@
 """What differs between two runs: what they were given, how long their tasks took, what these made."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter
@@ -144,7 +142,7 @@ def _differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[
             yield Unequal(name, first.get(name), second.get(name))
 
 
-def _overview(side: Side) -> dict[str, Any]:
+def _overview(side: "Side") -> dict[str, Any]:
     file = side.run.run_file
     if not side.stages:
         return {"began": clock(file.created), "state": None, "took": None, "tasks done": None, "cached": None}
@@ -159,7 +157,7 @@ def _overview(side: Side) -> dict[str, Any]:
     }
 
 
-def _changed_stages(before: Side, after: Side) -> Iterator[Unequal]:
+def _changed_stages(before: "Side", after: "Side") -> Iterator[Unequal]:
     """Yield what of a stage is not the same: `module`, `params`; or that a run has no such stage."""
     for name in dict.fromkeys((*before.parts, *after.parts)):
         first, second = before.parts.get(name), after.parts.get(name)
@@ -169,13 +167,13 @@ def _changed_stages(before: Side, after: Side) -> Iterator[Unequal]:
             yield Unequal(name, parts, parts)
 
 
-def _common(first: Mapping[Point, Any], second: Mapping[Point, Any]) -> list[Point]:
+def _common(first: "Mapping[Point, Any]", second: "Mapping[Point, Any]") -> "list[Point]":
     """Return the points that both have; none if those are few, so that most would be left out."""
     both = [point for point in first if point in second]
     return both if 2 * len(both) >= min(len(first), len(second)) else []
 
 
-def _times(stage: str, first: Ended, second: Ended) -> Times:
+def _times(stage: str, first: "Ended", second: "Ended") -> Times:
     tasks, cached = (len(first.seconds), len(second.seconds)), (first.cached, second.cached)
     points = _common(first.seconds, second.seconds)
     earlier = [first.seconds[point] for point in points] or [*first.seconds.values()]
@@ -188,17 +186,17 @@ def _times(stage: str, first: Ended, second: Ended) -> Times:
     return Times(stage, tasks, cached, len(points), (middle(earlier), middle(later)), shift)
 
 
-def _results(stage: str, first: Ended, second: Ended) -> Iterator[OutputPair]:
+def _results(stage: str, first: "Ended", second: "Ended") -> Iterator[OutputPair]:
     for output in dict.fromkeys((*first.values, *second.values)):
         pair = _result(f"{stage}.{output}", first.values.get(output, {}), second.values.get(output, {}))
         yield pair._replace(answered=(_answers(first), _answers(second)))
 
 
-def _answers(ended: Ended) -> int:
+def _answers(ended: "Ended") -> int:
     return [*ended.values.get(SIMULATED, {}).values()].count(False)
 
 
-def _result(output: str, first: Mapping[Point, Any], second: Mapping[Point, Any]) -> OutputPair:
+def _result(output: str, first: "Mapping[Point, Any]", second: "Mapping[Point, Any]") -> OutputPair:
     points = _common(first, second)
     missing = sum((first[point] is None) is not (second[point] is None) for point in points)
     unequal = sum(_text(first[point]) != _text(second[point]) for point in points)
@@ -226,7 +224,7 @@ def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True)  # not-a-number equals itself here
 
 
-def numbers(values: Mapping[Point, Any]) -> dict[Point, float]:
+def numbers(values: "Mapping[Point, Any]") -> "dict[Point, float]":
     """Return the values that are numbers: whole ones as they are, infinite ones and not-a-number too."""
     return {point: value for point, value in values.items() if is_finite(value) or isinstance(value, float)}
 

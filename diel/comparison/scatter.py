@@ -7,8 +7,6 @@ interval are those of J. L. Hodges and E. L. Lehmann, Ann. Math. Stat. 34, 598 (
 the values' distribution, but that the differences of pairs lie evenly around their median.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from statistics import median

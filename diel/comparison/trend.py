@@ -1,7 +1,5 @@
 """The runs of a workflow by date: how long they and their tasks took, and what came out."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -6,8 +6,6 @@ Started by `diel submit` and `diel resume`, or by the job that they queued; --en
 in seconds since the epoch. What it says goes to the run's `logs/controller.log`.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import os
@@ -109,7 +107,7 @@ class Signals:
     """Leaves tasks in blocks to the next controller; None if it cannot."""
     asked: bool = False
     """Whether a signal asked it to end: `scancel`, a reboot."""
-    successor: Successor | None = None
+    successor: "Successor | None" = None
     _told: set[tuple[str, int]] = field(default_factory=set)
     _raised: bool = False
 

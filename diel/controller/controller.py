@@ -1,7 +1,5 @@
 """The controller of one run: one thread hands out what must run, and takes in what became of it."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import time
@@ -227,7 +225,7 @@ class Controller:
         self._intake.read_news()
         self._ledger.hand_over()
 
-    def _running(self) -> Iterator[tuple[str, int, WorkerFacts]]:
+    def _running(self) -> "Iterator[tuple[str, int, WorkerFacts]]":
         """Yield the tasks that are known to run in blocks, each with its worker."""
         for name, index in list(self._dispatcher.in_flight):
             attempt = self.history.stage(name).under_way.get(index)
@@ -294,7 +292,7 @@ class Controller:
                     return True
         return False
 
-    def _hand_out_some(self, stage: StageRun, tasks: list[Request], full: set[str]) -> bool:
+    def _hand_out_some(self, stage: StageRun, tasks: "list[Request]", full: set[str]) -> bool:
         """Hand out a bundle of tasks that ask for the same; others wait in the lines `full`."""
         for shape, alike in self._dispatcher.alike(stage, tasks):
             first = alike[0].index

@@ -1,7 +1,5 @@
 """The environments of a run: made before it is, and mended when it is taken over."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator, Mapping

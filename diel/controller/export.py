@@ -4,8 +4,6 @@ A controller that takes the run over copies what is not there with its size, tim
 were recorded as copied, the content is not read. A failure loses nothing: the result stays in the run.
 """
 
-from __future__ import annotations
-
 import fcntl
 import filecmp
 import json
@@ -293,7 +291,7 @@ def _exports(workflow: Workflow, source: Path, paths: RunPaths) -> dict[str, Exp
     return {name: Exports(stage, source.parent, paths.root) for name, stage in stages if stage.exports}
 
 
-def export_again(run: RunReader) -> int:
+def export_again(run: "RunReader") -> int:
     """Copy what a run that is over exported and is no longer there; return how many. Raise DielError."""
     source, copied = Path(run.run_file.source), 0
     modules = {name: module for name in run.workflow.stages if (module := run.module(name)) is not None}

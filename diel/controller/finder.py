@@ -1,12 +1,9 @@
 """Finds tasks that must run now, among those that may have become ready."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
 from diel.artifacts.identity import FileChanged
 from diel.attempt.bundle import Question, Request
@@ -14,6 +11,7 @@ from diel.axes.adaptive import Standing
 from diel.controller.stages import Stages
 from diel.errors import DielError, ModuleError
 from diel.expressions import ExpressionError
+from diel.journal.records import Cached, Result
 from diel.journal.stage_history import ranges
 from diel.project.cache import Cache, is_whole
 from diel.project.requests import Cancel
@@ -27,10 +25,6 @@ from diel.tasks.results import MissingInput, artifact_home, carry, tell_origin
 from diel.tasks.sources import Unready
 from diel.tasks.stage_run import StageRun
 from diel.tasks.surrogate import tell_cached
-
-if TYPE_CHECKING:
-    from diel.journal.records import Cached, Result
-
 
 HELD = 1000
 """The most tasks of a stage that are held because they ask for what has no room."""

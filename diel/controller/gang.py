@@ -1,7 +1,5 @@
 """Gangs: tasks that run at the same time are handed out together, or not at all (gang scheduling)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 

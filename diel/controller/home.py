@@ -1,7 +1,5 @@
 """Where a controller in the background lives: on this host, in a small job, or with its workers in a job."""
 
-from __future__ import annotations
-
 import random
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """Handles what became of tasks: results, failures, lost workers."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import time
@@ -9,7 +7,6 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 from diel.attempt.bundle import BundleReport
 from diel.attempt.ipc import SPENT
@@ -18,6 +15,7 @@ from diel.axes.adaptive import Standing
 from diel.blocks.dispatcher import Dispatcher, Sent, reset
 from diel.controller.stages import Stages
 from diel.errors import DielError, NotBegun, WorkerLost
+from diel.journal.records import Done, Fail, Record, Release, Start
 from diel.journal.stage_history import Attempt
 from diel.project.requests import put_up
 from diel.site import Unplaceable
@@ -28,9 +26,6 @@ from diel.tasks.results import outputs_digests
 from diel.tasks.stage_run import StageRun
 from diel.tasks.stream import is_cut_by_user
 from diel.values import format_duration, format_size
-
-if TYPE_CHECKING:
-    from diel.journal.records import Done, Fail, Record, Release, Start
 
 MAX_BACKOFF = 300.0
 SHARED = "retries"
@@ -52,7 +47,7 @@ class Intake:
     _stages: Stages
     _ledger: Ledger
     _dispatcher: Dispatcher
-    _fits: Fits
+    _fits: "Fits"
     """Bounds what a retry can ask for."""
     advice: str = "`diel doctor` checks this machine"
     """What to do where workers cannot begin."""

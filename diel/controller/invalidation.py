@@ -7,8 +7,6 @@ more trials than its run began with (`diel resume RUN --trials 40`). A run's fil
 every later controller finds from them what is left to do.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Tells people what happens to a run, by processes of their own: no run waits for them or fails with them."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -75,7 +73,7 @@ class Notices:
                 process.wait(max(0.0, until - time.monotonic()))
             process.returncode = process.returncode or 0  # nobody waits for it any more
 
-    def _tell(self, notice: Notice, name: str, address: Notify, end_of: str = "") -> None:
+    def _tell(self, notice: "Notice", name: str, address: Notify, end_of: str = "") -> None:
         file = self._paths.notices / f"{notice.key}.{name}.jsonl"
         if notice.kind not in address.on or file in self._asked:
             return
@@ -100,7 +98,7 @@ class Notices:
         except OSError as error:
             self._note(file, notice, name, error)
 
-    def _note(self, file: Path, notice: Notice, name: str, error: OSError) -> None:
+    def _note(self, file: Path, notice: "Notice", name: str, error: OSError) -> None:
         with contextlib.suppress(OSError, DielError):  # a run goes on without this
             writer = SegmentWriter(file)
             writer.append(

@@ -1,11 +1,9 @@
 """The stages of a running workflow: opened once their axes are known, linked along their edges."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from diel.attempt.bundle import Work
 from diel.axes.adaptive import Adaptive, Standing, adaptive_axes
@@ -15,6 +13,7 @@ from diel.errors import DielError, UsageError
 from diel.expressions import ExpressionError
 from diel.gangs.service import Serving
 from diel.graph import hyperparameter_reads
+from diel.journal import records
 from diel.plan import Plan
 from diel.project.cache import pruned_key
 from diel.project.run_file import RunFile
@@ -35,9 +34,6 @@ from diel.tasks.stage_run import StageRun
 from diel.tasks.stream import ends_of
 from diel.tasks.surrogate import name_teachers
 from diel.tasks.watched import Watch
-
-if TYPE_CHECKING:
-    from diel.journal import records
 
 _DECIDERS: dict[str, Callable[[Any, Iterable[Adaptive], Deciding], Decider]] = {
     "search": SearchDecider,

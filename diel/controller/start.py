@@ -1,7 +1,5 @@
 """Starting and taking over a run: what happens between a checked workflow and its controller."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import platform

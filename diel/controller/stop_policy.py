@@ -6,13 +6,11 @@ to do. The next controller drops these verdicts, and counts anew. A failure is t
 depends on it went on without, as the workflow allows: that is worked out when all tasks have ended.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TYPE_CHECKING
 
+from diel.attempt.bundle import BundleReport
 from diel.axes.adaptive import Adaptive
 from diel.axes.domain import Group
 from diel.blocks.dispatcher import Dispatcher
@@ -21,7 +19,9 @@ from diel.controller.finder import Finder
 from diel.controller.stages import Stages
 from diel.errors import counted, likeness
 from diel.journal.axis_history import Context
+from diel.journal.records import Said
 from diel.journal.stage_history import ranges
+from diel.plan import Plan
 from diel.project.requests import is_anyway
 from diel.spec.policy import most_failures
 from diel.states import FailureClass, TaskState
@@ -30,11 +30,6 @@ from diel.tasks.link import Link, Verdict
 from diel.tasks.selection import ChoosingLink
 from diel.tasks.stage_run import StageRun
 from diel.tasks.watched import WATCHED
-
-if TYPE_CHECKING:
-    from diel.attempt.bundle import BundleReport
-    from diel.journal.records import Said
-    from diel.plan import Plan
 
 FEW = 4
 """A stage is not held for fewer tasks than this, nor for fewer than twice those that failed."""

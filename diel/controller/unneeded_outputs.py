@@ -1,22 +1,17 @@
 """Artifacts of a run that no task needs any longer: finds them, and deletes them while the run is kept."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from diel.artifacts import files_of
+from diel.journal.records import Made
 from diel.journal.segment import SegmentWriter, worker_segment_name
 from diel.paths import RunPaths
 from diel.results import RunReader
 from diel.tasks.artifact_gc import Place, Readers, delete, dropped_record, own_files, reading
-
-if TYPE_CHECKING:
-    from diel.journal.records import Made
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,6 @@ One run is one version. The next takes things as they are, and computes again al
 changed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """What earlier runs found, for searches with `warm_start`: found when a run is made, and kept in it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path

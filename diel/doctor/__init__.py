@@ -1,7 +1,5 @@
 """What a machine, a site and its scheduler need to run workflows, checked one by one."""
 
-from __future__ import annotations
-
 import os
 import re
 import tempfile
@@ -13,8 +11,7 @@ from diel.attempt.environment import enter, evaluate
 from diel.check.environment import definitions_of
 from diel.controller.environment import kept_place
 from diel.doctor import machine
-from diel.doctor.machine import EXTRAS as EXTRAS
-from diel.doctor.machine import Finding as Finding
+from diel.doctor.machine import EXTRAS, Finding
 from diel.environments.make import make
 from diel.errors import DielError, did_you_mean
 from diel.load import examine as examine_text

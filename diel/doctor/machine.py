@@ -1,7 +1,5 @@
 """What one check found; the checks of this machine: Python, packages, disks, network, launchers, the site."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import platform

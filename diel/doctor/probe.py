@@ -6,8 +6,6 @@ Started by its path, with the standard library alone: it must be able to say tha
 The report goes into a file of the folder, and over TCP to the doctor, whichever of the two arrives.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import json

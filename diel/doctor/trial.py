@@ -1,7 +1,5 @@
 """Trials of a pool: a tiny job that reports from its node, and a real run with two MPI ranks."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import hmac
@@ -87,7 +85,7 @@ class _Trial:
     status: JobStatus | None = None
     message: str = ""
     """The last reason for waiting that was shown."""
-    report: Report | None = None
+    report: "Report | None" = None
 
     @property
     def state(self) -> str:
@@ -108,7 +106,7 @@ class _Trial:
 
 
 class _Trials:
-    def __init__(self, site: Site, folder: Path, ear: Ear, tell: Callable[[str], None]) -> None:
+    def __init__(self, site: Site, folder: Path, ear: "Ear", tell: Callable[[str], None]) -> None:
         self._site = site
         self._folder = folder
         self._ear = ear
@@ -393,7 +391,7 @@ class Ear:
     def port(self) -> int:
         return int(self._server.server_address[1])
 
-    def __enter__(self) -> Ear:
+    def __enter__(self) -> "Ear":
         threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True).start()
         return self
 

@@ -4,8 +4,6 @@ A directory is made where it stays, as `<digest>.<host>-<pid>`: programs of Cond
 When it is whole, a link named `<digest>` is made to it in one step. One without a link is used by nobody.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shlex

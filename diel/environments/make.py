@@ -1,7 +1,5 @@
 """Makes the environments of a run before its tasks, on the user's machine: nodes may lack a network."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

@@ -1,7 +1,5 @@
 """An environment ready for use: a worker's part, to run programs in it, and the cache key's part."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping
@@ -42,7 +40,7 @@ class Prepared(NamedTuple):
     stamp: str | None = None
     """The definition's stamp when it was made: with another one it must be made anew."""
 
-    def seeing(self, place: str) -> Prepared:
+    def seeing(self, place: str) -> "Prepared":
         """Return the same environment whose container sees one more directory."""
         return self._replace(sees=tuple(dict.fromkeys((*self.sees, place))))
 

@@ -5,8 +5,6 @@ The words follow the manuals of Apptainer 1.3, Charliecloud 0.31 (which the test
 must to find each other, and none writes into the image.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What runs bundles in blocks: Parsl; what it must know about its workers, and what it reports of blocks."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

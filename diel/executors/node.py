@@ -8,8 +8,6 @@ every process of this node's share of the block carries DIEL_NODE, so that it is
 A node with nothing to do whose script a later controller rewrote begins that script.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -22,21 +20,18 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
 
 from diel.attempt.block import own_node
 from diel.attempt.reaper import kill_marked
 from diel.energy import EnergyMeter, meter_for
 from diel.errors import JournalError
 from diel.executors.script import VARIABLE, Scratch
+from diel.journal.records import Start, WorkerRecord
 from diel.journal.segment import SegmentWriter, read_segment, segments, worker_segment_name
 from diel.paths import RunPaths
 from diel.project.lease import driver, lives
 from diel.project.requests import ALL, fenced
 from diel.states import FailureClass
-
-if TYPE_CHECKING:
-    from diel.journal.records import Start, WorkerRecord
 
 PATIENCE = 1.0
 """Seconds that the pool has to end on its own: schedulers kill after two to thirty."""

@@ -5,8 +5,6 @@ MPIExecutor where tasks span whole nodes. Parsl owns blocks, workers and transpo
 when to give it back, and how, is diel's (docs/decisions/015).
 """
 
-from __future__ import annotations
-
 import contextlib
 import getpass
 import logging

@@ -11,8 +11,6 @@ multiprocessing leaves both where its processes are killed. The node's keeper na
 that was killed, whose lock the kernel let go, the next keeper on that node does.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import logging

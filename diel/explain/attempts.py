@@ -1,7 +1,5 @@
 """The attempts of a task, or in a block: where each ran, with what, and how it ended."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ env) and what is the task's own (its values, its inputs). The journal keeps a di
 that two runs can be compared part by part; workflow.yaml and run.json tell what was behind it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """A run, or one stage of it: what failed, what is skipped, what waits for what, what runs."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """One task: its state and why, its inputs, how its attempts went, why it ran again."""
 
-from __future__ import annotations
-
 import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,19 +1,15 @@
 """The parts of explanations: a document for programs and lines for people, from the same facts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import Any, assert_never
 
 from diel.errors import counted
+from diel.journal.records import Said
 from diel.results import RunReader
 from diel.states import FINAL, FailureClass
 from diel.status.columns import printable
 from diel.values import format_duration, format_size
-
-if TYPE_CHECKING:
-    from diel.journal.records import Said
 
 TAIL_LINES = 12
 """The most lines of a failed task's error output to show; `diel logs` has all."""

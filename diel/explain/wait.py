@@ -1,7 +1,5 @@
 """What waits for what: tasks that are not done or never will be, points of searches and loops, gangs."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """A run in the formats of other tools, written by their own libraries: one file for each tool."""
 
-from __future__ import annotations
-
 import errno
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """For Optuna: each search as a study in one SQLite file, its trials as they ran."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 

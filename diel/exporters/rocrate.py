@@ -1,7 +1,5 @@
 """A Provenance Run Crate: the run as an RO-Crate, with its workflow, its files, what made what of what."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping

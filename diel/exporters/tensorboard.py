@@ -1,7 +1,5 @@
 """For TensorBoard: the curves and values of each task as scalars, its point and trial as hyperparameters."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """WfFormat 1.6, the traces of WfCommons: tasks, what each waited for, when and where it ran, what it used."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence

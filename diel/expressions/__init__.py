@@ -7,17 +7,17 @@ comparison, and/or/not, `in`, indexing, `a if b else c`, literals and the functi
 expression reaches data and nothing else.
 """
 
-from diel.expressions.expression import ExpressionError as ExpressionError
-from diel.expressions.functions import FUNCTIONS as FUNCTIONS
-from diel.expressions.functions import plain as plain
-from diel.expressions.functions import written as written
-from diel.expressions.syntax import JOINT as JOINT
-from diel.expressions.template import Template as Template
-from diel.expressions.template import Tree as Tree
-from diel.expressions.template import names_in as names_in
-from diel.expressions.template import parse as parse
-from diel.expressions.template import parse_expression as parse_expression
-from diel.expressions.template import parse_tree as parse_tree
-from diel.expressions.template import reference_of as reference_of
-from diel.expressions.template import texts_in as texts_in
-from diel.expressions.template import walk as walk
+from diel.expressions.expression import ExpressionError
+from diel.expressions.functions import FUNCTIONS, plain, written
+from diel.expressions.syntax import JOINT
+from diel.expressions.template import (
+    Template,
+    Tree,
+    names_in,
+    parse,
+    parse_expression,
+    parse_tree,
+    reference_of,
+    texts_in,
+    walk,
+)

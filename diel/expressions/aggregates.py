@@ -4,8 +4,6 @@ NaN spreads: one makes an aggregate NaN. So does null, which stands for no value
 begins with `nan` leaves both out, and `count` counts the rest.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """One expression: which of Python's constructs it can hold, and its value in a scope."""
 
-from __future__ import annotations
-
 import ast
 import keyword
 import re

@@ -1,7 +1,5 @@
 """The operators and functions of expressions, and values as text. Each is fast and its result small."""
 
-from __future__ import annotations
-
 import ast
 import json
 import math

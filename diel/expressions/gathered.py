@@ -1,7 +1,5 @@
 """Gathered values: each keeps its point, so that values meet by point and never by position."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from itertools import compress, repeat
 from operator import itemgetter
@@ -53,7 +51,7 @@ class Gathered(list[Any]):
         pairs = zip(self.points[place], self.axes, strict=True)
         return ", at point " + ", ".join(f"{number} of {axis}" for number, axis in pairs)
 
-    def map(self, function: Callable[[Any], Any]) -> Gathered:
+    def map(self, function: Callable[[Any], Any]) -> "Gathered":
         """Return a function's result for each value, at the same points."""
         return Gathered(map(function, self), self.axes, self.points, self.picks)
 
@@ -78,7 +76,7 @@ class ListText(str):
     write: Callable[[Sequence[Any]], str]
 
     @classmethod
-    def of(cls, source: Gathered, write: Callable[[Sequence[Any]], str]) -> ListText:
+    def of(cls, source: Gathered, write: Callable[[Sequence[Any]], str]) -> "ListText":
         """Write gathered values."""
         text = cls(write(list(source)))
         text.source, text.write = source, write

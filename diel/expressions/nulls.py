@@ -1,7 +1,5 @@
 """Where the null came from that stopped an expression, and what to write instead."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ A quantity is a number with powers of bytes and of seconds, so that a size over 
 size plus a duration is refused.
 """
 
-from __future__ import annotations
-
 import math
 import operator
 import re
@@ -37,7 +35,7 @@ class Unfit(Undefined):
     """A computation with values of kinds, or over axes, that do not go together, whatever the values are."""
 
 
-def _of_same_unit(compute: Callable[..., float]) -> Callable[..., Quantity]:
+def _of_same_unit(compute: Callable[..., float]) -> "Callable[..., Quantity]":
     return lambda self, *options: self.of(compute(self.number, *options))
 
 
@@ -122,7 +120,7 @@ class Quantity:
 
     __int__ = __index__ = __float__
 
-    def of(self, number: float) -> Quantity:
+    def of(self, number: float) -> "Quantity":
         """Return another number of the same unit."""
         return Quantity(number, self.size, self.time)
 

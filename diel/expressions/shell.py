@@ -1,7 +1,5 @@
 """Values in a shell command: their places, their quoting, and the words that may be files."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
@@ -192,7 +190,7 @@ class Command(NamedTuple):
     word of a here-string, as the command `<<<`."""
 
     words: list[Word]
-    reads: list[Command]
+    reads: "list[Command]"
 
 
 def commands(literals: Sequence[str]) -> list[Command]:

@@ -1,7 +1,5 @@
 """The syntax tree of an expression: which names stand in it, and where."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Iterator
 

@@ -1,7 +1,5 @@
 """Texts and JSON values with `${{ }}` expressions in them: parsed once, evaluated for every task."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -195,7 +193,7 @@ class Tree:
     """A JSON value whose texts can hold expressions, parsed, such as the `params` of a stage."""
 
     source: Json
-    content: Template | dict[str, Tree] | list[Tree] | None = field(compare=False, repr=False)
+    content: "Template | dict[str, Tree] | list[Tree] | None" = field(compare=False, repr=False)
     """The parts that depend on the scope; None for a constant, which `source` then holds."""
 
     @property

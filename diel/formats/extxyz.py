@@ -1,7 +1,5 @@
 """Frames of atoms in extended XYZ: a row of numbers for each frame, and arrays with one row for each atom."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import warnings

@@ -1,7 +1,5 @@
 """The content of a file: arrays by name, with shape and type known before their items are read."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import os
@@ -27,7 +25,7 @@ class FileArray(NamedTuple):
     """An array in a file, or a column of a table."""
 
     shape: tuple[int, ...]
-    dtype: numpy.dtype[Any]
+    dtype: "numpy.dtype[Any]"
     pieces: Callable[[], Iterator[tuple[tuple[int, ...], Any]]]
     """Its items as arrays in their order, each with the place where it begins."""
     masked: Callable[[], Any] | None = None

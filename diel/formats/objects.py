@@ -3,8 +3,6 @@
 A library is imported only where a function asks for its objects; one that returns them has loaded it.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Tables in Parquet files."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Iterator

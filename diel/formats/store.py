@@ -1,7 +1,5 @@
 """Arrays in HDF5, NetCDF, Zarr and NumPy's files, alone or in a group."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from base64 import b64decode

@@ -5,8 +5,6 @@ services it asks itself: all that a consumer needs, or nothing, so that services
 cores with the consumers of neither able to run.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """The streams of a run: its broker is started, channels are opened and closed."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -143,7 +141,7 @@ class Streaming:
         for member in members_of(link.down, index):
             self._connect().settle(channel, group, member, good)
 
-    def _connect(self) -> Connection:
+    def _connect(self) -> "Connection":
         if self._connection is None:
             from diel.streams.client import Connection  # only here: most runs have no streams
 

@@ -1,7 +1,5 @@
 """Builds the stage graph of a workflow, and finds all that is wrong with it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any

@@ -1,7 +1,5 @@
 """Stages that run at the same time: joined by a stream, or by `beside` (gang scheduling)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """The stages that judge a search or loop, and the flaws of such judges."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Edges from a service to those that ask it, and the edges that bring it newer inputs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

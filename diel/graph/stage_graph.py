@@ -1,7 +1,5 @@
 """The stage graph: one node for each stage, one edge for each use of another stage's result."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property

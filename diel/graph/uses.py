@@ -1,7 +1,5 @@
 """A stage's mentions of another one: inputs, after, derived axes, expressions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any

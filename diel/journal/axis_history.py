@@ -1,7 +1,5 @@
 """What is known about a search or loop: its trials or rounds, for each combination of other axes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, assert_never
@@ -126,21 +124,21 @@ class Course:
             raise Contradiction(f"trial {number} has a record, but never began")
         return self.trials[number]
 
-    def ask(self, record: records.TrialRecord) -> None:
+    def ask(self, record: "records.TrialRecord") -> None:
         """Begin a trial."""
         if record["number"] == len(self.trials):
             parent = record.get("parent")
             self.trials.append(Trial(record["number"], record["hp"], record["time"], parent=parent))
             self.told.append([record["number"]])
 
-    def report(self, record: records.Reported) -> None:
+    def report(self, record: "records.Reported") -> None:
         """Note a value that a trial reported."""
         trial, step = self.known(record["number"]), record["step"]
         if step not in trial.reported and trial.state is TrialState.RUNNING:
             trial.reported[step] = record["value"]
             self.told.append([trial.number, step])
 
-    def judge(self, record: records.JudgedRecord) -> None:
+    def judge(self, record: "records.JudgedRecord") -> None:
         """End a trial."""
         trial = self.known(record["number"])
         if trial.state is not TrialState.RUNNING:
@@ -206,7 +204,7 @@ class AxisHistory:
         except TypeError as error:
             raise Contradiction(f"a record of `axis`: `facts` is {repr(facts)[:60]}") from error
 
-    def apply(self, record: records.OfCourse) -> None:
+    def apply(self, record: "records.OfCourse") -> None:
         """Fold one record in."""
         course = self.course(record["context"])
         match record["event"]:

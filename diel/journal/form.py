@@ -1,7 +1,5 @@
 """The form of a record: whether it fits its type, checked only if the fold failed at it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NotRequired, get_args, get_origin, get_type_hints, is_typeddict
 

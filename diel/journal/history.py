@@ -5,8 +5,6 @@ else, a later attempt beats an earlier one, and a controller's verdict counts un
 """
 
 # mypy: enable-error-code="exhaustive-match"
-from __future__ import annotations
-
 import base64
 import json
 import zlib
@@ -39,7 +37,7 @@ class History:
     """The state of a run, folded from its records."""
 
     stages: dict[str, StageHistory] = field(default_factory=dict)
-    failures: dict[tuple[str, int], records.Failed] = field(default_factory=dict)
+    failures: "dict[tuple[str, int], records.Failed]" = field(default_factory=dict)
     state: RunState = RunState.PENDING
     epoch: int = 0
     bundles: int = 0
@@ -50,9 +48,9 @@ class History:
     """Earlier runs whose results this one took from the cache."""
     origins: dict[str, str] = field(default_factory=dict)
     """Their names by their ids; by their names, of records from before."""
-    blocks: dict[str, records.BlockFacts] = field(default_factory=dict)
+    blocks: "dict[str, records.BlockFacts]" = field(default_factory=dict)
     """Allocations of a scheduler, by name: the latest record of each."""
-    workers: dict[str, records.WorkerFacts] = field(default_factory=dict)
+    workers: "dict[str, records.WorkerFacts]" = field(default_factory=dict)
     """The workers in blocks, by segment."""
     left: dict[tuple[str, int], Attempt] = field(default_factory=dict)
     """Tasks that ran in blocks when their controller went: they may still run."""
@@ -64,15 +62,15 @@ class History:
     """What is to be said of each replica that went on with inputs which were not the newest."""
     axes: dict[str, AxisHistory] = field(default_factory=dict)
     """Searches and loops, by axis."""
-    staging: dict[str, records.NodeFacts] = field(default_factory=dict)
+    staging: "dict[str, records.NodeFacts]" = field(default_factory=dict)
     """What was copied to the disk of each node, and what last went wrong there, by node."""
     staging_told: dict[str, float] = field(default_factory=dict)
     """The time of the last such record of each worker: they are counted once."""
 
-    exports: dict[str, records.ExportFacts] = field(default_factory=dict)
+    exports: "dict[str, records.ExportFacts]" = field(default_factory=dict)
     """What was copied out of the run, by STAGE.OUTPUT."""
 
-    def apply(self, record: records.Record, worker: str = "") -> None:
+    def apply(self, record: "records.Record", worker: str = "") -> None:
         """Fold one record in. What only a newer diel writes is left alone; a damaged one raises."""
         match record["event"]:
             case "done":
@@ -99,7 +97,9 @@ class History:
             case _:
                 self._apply_to_stage(record, worker)
 
-    def _apply_to_stage(self, record: records.OfStage | records.OfAxis | records.OfRun, worker: str) -> None:
+    def _apply_to_stage(
+        self, record: "records.OfStage | records.OfAxis | records.OfRun", worker: str
+    ) -> None:
         match record["event"]:
             case "stage":
                 self._stage(record)
@@ -129,7 +129,7 @@ class History:
             case _:
                 self._apply_to_run(record, worker)
 
-    def _apply_to_run(self, record: records.OfAxis | records.OfRun, worker: str) -> None:
+    def _apply_to_run(self, record: "records.OfAxis | records.OfRun", worker: str) -> None:
         match record["event"]:
             case "controller":
                 self._controller(record)
@@ -154,7 +154,7 @@ class History:
             case _:
                 self._apply_to_axis(record)
 
-    def _apply_to_axis(self, record: records.OfAxis) -> None:
+    def _apply_to_axis(self, record: "records.OfAxis") -> None:
         match record["event"]:
             case "axis":
                 self.axis(record["axis"]).know(record["facts"])
@@ -189,7 +189,7 @@ class History:
             stage = self.stages[name] = StageHistory("analysis", 0, bytearray())
         return stage
 
-    def _controller(self, record: records.ControllerRecord) -> None:
+    def _controller(self, record: "records.ControllerRecord") -> None:
         self.epoch = max(self.epoch, record["epoch"])
         self.state, self.ended = RunState.RUNNING, None
         self.began = min(self.began or record["time"], record["time"])
@@ -226,7 +226,7 @@ class History:
         if attempt is not None and attempt.number <= number:
             del self.left[(stage, index)]
 
-    def _worker(self, record: records.WorkerRecord, worker: str) -> None:
+    def _worker(self, record: "records.WorkerRecord", worker: str) -> None:
         if record.get("block"):
             self.workers[worker] = {
                 "block": record["block"],
@@ -235,19 +235,19 @@ class History:
                 "pid": record.get("pid"),
             }
 
-    def _block(self, record: records.BlockRecord) -> None:
+    def _block(self, record: "records.BlockRecord") -> None:
         self.blocks[record["block"]] = record
         if record["state"] == "running":
             self.trouble = ""
 
-    def _adopted(self, record: records.Adopted) -> None:
+    def _adopted(self, record: "records.Adopted") -> None:
         for name, index, number, segment in record["tasks"]:
             stage = self.stage(name)
             if not stage.state(index).ended:
                 stage.under_way[index] = Attempt(number, TaskState.RUNNING, record["time"], segment)
                 stage.set(index, TaskState.RUNNING)
 
-    def _stage(self, record: records.StageRecord) -> None:
+    def _stage(self, record: "records.StageRecord") -> None:
         stage = self.stage(record["stage"])
         stage.kind, stage.total = record["kind"], record["total"]
         if "void" not in record:  # an axis that was made again can be shorter
@@ -260,7 +260,7 @@ class History:
             stage.surrogate = stage.surrogate or SurrogateHistory()
             stage.surrogate.know(record["surrogate"])
 
-    def _queued(self, record: records.Queued) -> None:
+    def _queued(self, record: "records.Queued") -> None:
         tasks, attempts = record["tasks"], record.get("attempts") or [1] * len(record["tasks"])
         if len(attempts) != len(tasks):
             raise Contradiction(f"a record of `queued` has {len(tasks)} tasks and {len(attempts)} attempts")
@@ -271,7 +271,7 @@ class History:
             if "resources" in record:
                 self.stage(record["stage"]).resources[index] = record["resources"]
 
-    def _take_step(self, record: records.Start | records.Fail, state: TaskState, worker: str) -> None:
+    def _take_step(self, record: "records.Start | records.Fail", state: TaskState, worker: str) -> None:
         name, index = record["stage"], record["index"]
         stage = self.stage(name)
         if worker and stage.is_fenced(index, record["attempt"]):
@@ -282,7 +282,7 @@ class History:
             bundle = 0 if current is None else current.bundle
         self._advance(name, index, Attempt(record["attempt"], state, record["time"], worker, bundle), worker)
 
-    def _release(self, record: records.Release, worker: str) -> None:
+    def _release(self, record: "records.Release", worker: str) -> None:
         stage = self.stage(record["stage"])
         for index in record["tasks"]:
             stage.count_attempt(index, record.get("taken", 0))
@@ -321,7 +321,7 @@ class History:
     def _is_late(self, worker: str) -> bool:
         return bool(worker) and (epoch_of(worker) < self.epoch or self.ended is not None)
 
-    def _done(self, record: records.Done) -> None:
+    def _done(self, record: "records.Done") -> None:
         stage = self.stage(record["stage"])
         index, attempt = record["index"], record["attempt"]
         if not stage.takes(record):
@@ -337,7 +337,7 @@ class History:
                 _count_usage(stage.usage, record["usage"], record["seconds"])
         self._commit(stage, record, TaskState.DONE)
 
-    def _cached(self, record: records.Cached) -> None:
+    def _cached(self, record: "records.Cached") -> None:
         stage = self.stage(record["stage"])
         if stage.is_gone(record["index"], 0):
             return
@@ -350,7 +350,7 @@ class History:
             stage.cached_seconds += record.get("seconds", 0.0)
         self._commit(stage, record, TaskState.CACHED)
 
-    def _commit(self, stage: StageHistory, record: records.Result, state: TaskState) -> None:
+    def _commit(self, stage: StageHistory, record: "records.Result", state: TaskState) -> None:
         index = record["index"]
         if not stage.is_good(index):
             if "surrogate" in record:
@@ -388,12 +388,12 @@ class History:
             del stage.under_way[index]
             stage.set(index, TaskState.WAITING)
 
-    def _fenced(self, record: records.Fenced) -> None:
+    def _fenced(self, record: "records.Fenced") -> None:
         for index, attempt in record["tasks"]:
             self.stage(record["stage"]).fence(index, attempt)
             self._forget_attempt(record["stage"], index, attempt)
 
-    def _verdict(self, record: records.Failed | records.Skipped | records.Cancelled) -> None:
+    def _verdict(self, record: "records.Failed | records.Skipped | records.Cancelled") -> None:
         stage = self.stage(record["stage"])
         state = _VERDICTS[record["event"]]
         for index in spread(record["tasks"]):
@@ -409,7 +409,7 @@ class History:
         if record["event"] == "failed" and has_failed:
             self.failures[(record["stage"], first)] = record
 
-    def _tolerated(self, record: records.Tolerated) -> None:
+    def _tolerated(self, record: "records.Tolerated") -> None:
         stage = self.stage(record["stage"])
         for index in spread(record["tasks"]):
             task = (record["stage"], index)
@@ -420,7 +420,7 @@ class History:
     def axis(self, label: str) -> AxisHistory:
         return self.axes.setdefault(label, AxisHistory())
 
-    def _end(self, record: records.End) -> None:
+    def _end(self, record: "records.End") -> None:
         self.state = RunState(record["state"])
         self.ended = record["time"]
         self.left.clear()
@@ -464,7 +464,7 @@ def _plain(value: Any) -> Any:
     return {name.name: getattr(value, name.name) for name in fields(value)}
 
 
-def _count_usage(totals: dict[str, float], usage: UsageFacts, seconds: float) -> None:
+def _count_usage(totals: dict[str, float], usage: "UsageFacts", seconds: float) -> None:
     """Add one attempt. `tasks` counts those that were measured, `seconds` their time. A peak of memory that
     the kernel could not tell from the worker's is left out."""
     totals["tasks"] = totals.get("tasks", 0) + 1
@@ -478,7 +478,7 @@ def _count_usage(totals: dict[str, float], usage: UsageFacts, seconds: float) ->
 
 
 def _count_staging(
-    nodes: dict[str, NodeFacts], counted: dict[str, float], record: StagingRecord, worker: str
+    nodes: "dict[str, NodeFacts]", counted: dict[str, float], record: "StagingRecord", worker: str
 ) -> None:
     """Add a record to its node, once: a worker's report repeats it. `counted`: each worker's last."""
     if counted.get(worker, 0.0) >= record["time"]:

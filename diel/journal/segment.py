@@ -5,8 +5,6 @@ its file, and a reader leaves it alone until it ends in a newline. Workers write
 do not load the fold.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -48,7 +46,7 @@ class SegmentWriter:
     def name(self) -> str:
         return self.path.name
 
-    def append(self, *records: Record | NoticeRecord) -> int:
+    def append(self, *records: "Record | NoticeRecord") -> int:
         """Append records and return the offset of the first. A write that fails part-way (a full disk) is
         taken back before JournalError is raised, so that the next line does not continue a torn one."""
         try:
@@ -89,7 +87,7 @@ def segments(journal: Path) -> list[str]:
     return sorted(entries_)
 
 
-def read_segment(path: Path, offset: int = 0) -> Iterator[tuple[int, int, Record | None]]:
+def read_segment(path: Path, offset: int = 0) -> "Iterator[tuple[int, int, Record | None]]":
     """Yield begin, end and record of each whole line from an offset on; None for a damaged one."""
     with open(path, "rb") as file:
         file.seek(offset)
@@ -100,7 +98,7 @@ def read_segment(path: Path, offset: int = 0) -> Iterator[tuple[int, int, Record
             yield start, offset, decode(line)
 
 
-def decode(line: bytes) -> Record | None:
+def decode(line: bytes) -> "Record | None":
     """Return the record of a line, or None if it is not a JSON object with an event."""
     try:
         record: Record = json.loads(line.decode("utf-8", "surrogateescape"))
@@ -109,7 +107,7 @@ def decode(line: bytes) -> Record | None:
     return record if isinstance(record, dict) and "event" in record else None
 
 
-def read_result(path: Path, offset: int) -> Result:
+def read_result(path: Path, offset: int) -> "Result":
     """Return the result at an offset. Raise JournalError if there is none."""
     record = read_keyed(path, offset)
     if record["event"] == "pruned":
@@ -117,7 +115,7 @@ def read_result(path: Path, offset: int) -> Result:
     return record
 
 
-def read_keyed(path: Path, offset: int) -> Result | PrunedRecord:
+def read_keyed(path: Path, offset: int) -> "Result | PrunedRecord":
     """Return the result, or a pruned task's report, at an offset. Raise JournalError if there is neither."""
     try:
         with open(path, "rb") as file:
@@ -146,7 +144,7 @@ class Reader:
     """A run's history, and how far each of its segments was read."""
 
     paths: RunPaths
-    history: History
+    history: "History"
     offsets: dict[str, int] = field(default_factory=dict)
     gaps: list[str] = field(default_factory=list)
     """Places of lines that are no records: what they said is missing."""
@@ -156,7 +154,7 @@ class Reader:
     """Segments that are complete: their blocks ended long ago."""
     _saved: dict[str, int] | None = None
 
-    def catch_up(self, notice: Callable[[str, int, Record], None] | None = None) -> None:
+    def catch_up(self, notice: "Callable[[str, int, Record], None] | None" = None) -> None:
         """Fold what was appended since, and show each record to `notice` first. Raise Damaged."""
         for name in segments(self.paths.journal):
             if name in self._silent:
@@ -202,7 +200,7 @@ class Reader:
             self._saved = dict(self.offsets)
 
 
-def _flaw(error: BaseException, record: Record) -> str:
+def _flaw(error: BaseException, record: "Record") -> str:
     """Say what is wrong with a record at which the fold failed; empty if the fold is to blame."""
     if isinstance(error, Contradiction):
         return str(error)

@@ -3,8 +3,6 @@
 Without a snapshot everything is folded: losing one loses nothing. `History.packed` writes it.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import zlib

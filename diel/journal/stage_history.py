@@ -1,7 +1,5 @@
 """What is known about the tasks of one stage, with many tasks as a few pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import compress, count
@@ -176,7 +174,7 @@ class StageHistory:
         """Return whether an attempt was given up for lost."""
         return bool(self.fenced) and attempt <= self.fenced.get(index, 0)
 
-    def takes(self, record: Result) -> bool:
+    def takes(self, record: "Result") -> bool:
         """Return whether a result counts: not if its attempt was given up for lost, or lost its files."""
         index, attempt = record["index"], record["attempt"] if record["event"] == "done" else 0
         return not self.is_gone(index, attempt) and (attempt == 0 or not self.is_fenced(index, attempt))

@@ -1,7 +1,5 @@
 """The sum of the records of a stage with a surrogate."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -87,13 +85,13 @@ class SurrogateHistory:
         held = self.tolerance is not None and bool(self.errors)
         self.is_off = held and bound_of(self.errors.values()).error > (self.tolerance or 0.0)
 
-    def know(self, facts: TaughtBy) -> None:
+    def know(self, facts: "TaughtBy") -> None:
         """Take in what the controller says about the workflow."""
         self.service, self.tolerance = facts["service"], facts.get("tolerance")
         self.training, self.simulations = tuple(facts["training"]), tuple(facts["simulations"])
         self.judge()
 
-    def count(self, index: int, answer: Answered, seconds: float) -> None:
+    def count(self, index: int, answer: "Answered", seconds: float) -> None:
         """Count another task's result."""
         if answer["used"]:
             self.answers.extend(bytes(max(0, index + 1 - len(self.answers))))

@@ -4,8 +4,6 @@ The sizes and values of axes may depend on hyperparameters, whose values are kno
 expressions are evaluated first, so that the models of axes see numbers and lists alone.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import stat
@@ -190,7 +188,7 @@ def examine(
 
 def _composed(
     source: Source, data: dict[str, Any], included: Mapping[str, str] | None
-) -> tuple[Source, Composition, type[Workflow]]:
+) -> "tuple[Source, Composition, type[Workflow]]":
     """Return a workflow with its included and extended parts in place, and the model for it."""
     from diel.load.include import Composed, Inner, composed  # here: few workflows include or extend
     from diel.load.part import Whereabouts

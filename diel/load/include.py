@@ -4,8 +4,6 @@ What is included keeps its meaning: the names in its expressions are its own, an
 the one before it are written with a dot, `relax.scf`, and with JOINT in an expression.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping

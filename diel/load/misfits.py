@@ -4,8 +4,6 @@ The models say what is right; here their refusals become messages: one for each 
 branches of a union refused it, with unknown keys traced to the word that was meant.
 """
 
-from __future__ import annotations
-
 import re
 import types
 from collections.abc import Iterable, Iterator, Sequence

@@ -4,8 +4,6 @@ PyYAML reads events; what they mean is decided here, by YAML 1.2's rules: no tag
 text, none of them twice, one document, and aliases within bounds.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from bisect import bisect_right
@@ -76,7 +74,7 @@ class Sequence:
     start: int
     end: int
     flow: bool
-    items: list[Node] = field(default_factory=list)
+    items: "list[Node]" = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
@@ -86,7 +84,7 @@ class Dictionary:
     start: int
     end: int
     flow: bool
-    entries: dict[str, tuple[Scalar, Node]] = field(default_factory=dict)
+    entries: "dict[str, tuple[Scalar, Node]]" = field(default_factory=dict)
 
 
 Node = Scalar | Sequence | Dictionary
@@ -299,7 +297,7 @@ def _scalar(node: Scalar, verbatim: Verbatim, complaints: list[TextProblem], key
 class Elsewhere(Protocol):
     """Tells where keys are really written."""
 
-    def __call__(self, key: Key, offset: int | None) -> tuple[Source, Key, int | None] | None: ...
+    def __call__(self, key: Key, offset: int | None) -> "tuple[Source, Key, int | None] | None": ...
     def renamed(self, key: Key, text: str) -> tuple[str, list[list[Any]]]: ...
 
 

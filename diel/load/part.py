@@ -4,8 +4,6 @@ A part can be joined from several places and can have names that its file does n
 make such parts, and mistakes in them are told where they stand.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -110,7 +108,7 @@ class Part:
                 return above._replace(key=(*above.key, *key[length:])) if key[length:] else above
         raise KeyError(key)
 
-    def changed(self, change: Callable[[Key, str], tuple[str, list[Edit]]]) -> Part:
+    def changed(self, change: Callable[[Key, str], tuple[str, list[Edit]]]) -> "Part":
         """Return the part with changed texts: `change` gets each with its key, and names with `*`."""
         places = dict(self.places)
         return Part(self._changed(self.data, (), (), change, places), places)

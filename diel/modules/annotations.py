@@ -4,8 +4,6 @@ The names of a file are followed through its imports and its top-level aliases w
 anything; what cannot be followed means Any, which checks nothing.
 """
 
-from __future__ import annotations
-
 import ast
 import collections.abc
 import pathlib

@@ -4,8 +4,6 @@ Two folders may each have a `helper.py`. Files are found by name through a finde
 that the run keeps, with their own path as `__file__`.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import linecache

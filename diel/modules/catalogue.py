@@ -4,8 +4,6 @@
 text only: nothing but compiled parts of Python itself is imported before a worker runs the module.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 import importlib.util

@@ -6,8 +6,6 @@
 The function stays an ordinary function: it can be called and tested without diel.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal, ParamSpec, TypeVar
 

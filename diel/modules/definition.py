@@ -1,7 +1,5 @@
 """The place where a package defines a function, found through its imports without importing any."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import re

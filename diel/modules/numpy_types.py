@@ -1,7 +1,5 @@
 """NumPy's arrays and scalars as types of parameters: made of JSON's values where they hold these exactly."""
 
-from __future__ import annotations
-
 import typing
 from types import UnionType
 from typing import Annotated, Any, NamedTuple

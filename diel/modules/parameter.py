@@ -1,7 +1,5 @@
 """One parameter of a module, and whether a value of a workflow fits it."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -4,8 +4,6 @@
 that take seconds to load, or that the machine where a workflow is written does not have.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import warnings
@@ -59,7 +57,7 @@ class Signature(NamedTuple):
     loose: bool = False
     """Whether it may take other parameters than these: a decorator or compiled code hides them."""
 
-    def named(self, declared: Collection[str]) -> Signature:
+    def named(self, declared: Collection[str]) -> "Signature":
         """Return the same for a stage with these outputs: a result without a name is their only one."""
         if self.returns is None or set(self.returns) != {RESULT} or len(declared) != 1:
             return self
@@ -133,7 +131,7 @@ def read_signature(path: Path, function: str, data: bytes | None = None) -> Sign
 Definition = ast.FunctionDef | ast.ClassDef
 
 
-def _callable(source: PythonFile, name: str) -> Definition:
+def _callable(source: "PythonFile", name: str) -> Definition:
     owner, _, method = name.partition(".")
     target = source.functions.get(owner) or source.classes.get(owner)
     if target is None:
@@ -151,7 +149,7 @@ def _callable(source: PythonFile, name: str) -> Definition:
     return target
 
 
-def _method(source: PythonFile, owner: Definition, name: str) -> Definition:
+def _method(source: "PythonFile", owner: Definition, name: str) -> Definition:
     """Return a method of a class; the class itself for a method that only its bases can have."""
     own = [function for function in owner.body if isinstance(function, ast.FunctionDef)]
     match = next((function for function in own if function.name == name), None)
@@ -162,7 +160,7 @@ def _method(source: PythonFile, owner: Definition, name: str) -> Definition:
     return match or owner
 
 
-def _no_function(source: PythonFile, name: str) -> SignatureError:
+def _no_function(source: "PythonFile", name: str) -> "SignatureError":
     for node in top_level(source.tree.body):
         what, advice = "", "write a function with def"
         if isinstance(node, ast.AsyncFunctionDef) and node.name == name:
@@ -181,7 +179,7 @@ def _no_function(source: PythonFile, name: str) -> SignatureError:
     return SignatureError(message, hint=did_you_mean(name, source.functions) or listing)
 
 
-def _kind(source: PythonFile, mark: ast.expr) -> Kind:
+def _kind(source: "PythonFile", mark: ast.expr) -> Kind:
     kinds = get_args(Kind)
     example = 'write @diel.module(kind="simulation"), or one of ' + ", ".join(kinds)
     for argument in mark.keywords if isinstance(mark, ast.Call) else ():
@@ -228,7 +226,7 @@ def _default(node: ast.expr) -> Any:
         return f"<{ast.unparse(node)}>"
 
 
-def _returns(source: PythonFile, node: ast.expr | None) -> dict[str, ast.expr] | None:
+def _returns(source: "PythonFile", node: ast.expr | None) -> dict[str, ast.expr] | None:
     node = None if node is None else source.names.unquoted(node)
     if isinstance(node, ast.Constant) and node.value is None:
         return {}

@@ -5,8 +5,6 @@ sources/<version>.json            the modules by stage, and the digest of each f
 sources/<version>.<name>.later    a file that no import names, as it was when a worker first imported it
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

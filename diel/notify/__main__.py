@@ -4,8 +4,6 @@ It is a process of its own, so that no server keeps a run waiting, and outlives 
 Who makes the file of a notice has it: it is told once, whoever asks. It ends by itself.
 """
 
-from __future__ import annotations
-
 import getpass
 import json
 import os
@@ -24,16 +22,14 @@ from http.client import HTTPException
 from pathlib import Path
 from subprocess import PIPE, Popen, SubprocessError
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Never
+from typing import Any, Never
 from urllib.error import HTTPError, URLError
 from urllib.parse import unquote, urlsplit
 from urllib.request import Request, urlopen
 
 from diel.errors import DielError
+from diel.journal.records import NoticeRecord
 from diel.journal.segment import SegmentWriter
-
-if TYPE_CHECKING:
-    from diel.journal.records import NoticeRecord
 
 LIMIT = 30
 """Seconds in which an address must take a notice."""

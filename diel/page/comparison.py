@@ -1,7 +1,5 @@
 """The page of two runs beside each other."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

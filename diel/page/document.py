@@ -1,7 +1,5 @@
 """A run's panels as a document: one HTML file that needs no network, Markdown, or text for a terminal."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The panel of the graph: stages by their state, and how data moves between them."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
@@ -83,7 +81,7 @@ def _kinds(edges: Sequence[Edge]) -> dict[tuple[str, str], str]:
 
 
 def _svg(
-    layout: Layout,
+    layout: "Layout",
     stages: Mapping[str, StageStatus],
     kinds: Mapping[tuple[str, str], str],
     used: Sequence[str],
@@ -104,15 +102,15 @@ def _svg(
     return f'{head} aria-label="Graph of the stages {escape(names)}">{"".join((*lines, *nodes, *keys))}</svg>'
 
 
-def _x(place: Spot) -> float:
+def _x(place: "Spot") -> float:
     return EDGE + place.layer * (WIDE + GAP)
 
 
-def _y(place: Spot) -> float:
+def _y(place: "Spot") -> float:
     return EDGE + place.row * ROW + HIGH / 2
 
 
-def _edge(chain: Sequence[Spot], kind: str, pair: tuple[str, str]) -> str:
+def _edge(chain: "Sequence[Spot]", kind: str, pair: tuple[str, str]) -> str:
     points = [(_x(chain[0]) + WIDE, _y(chain[0]))]
     for place in chain[1:-1]:
         points += [(_x(place), _y(place)), (_x(place) + WIDE, _y(place))]
@@ -125,7 +123,7 @@ def _edge(chain: Sequence[Spot], kind: str, pair: tuple[str, str]) -> str:
     return _arrow(path, head, kind, f"{pair[1]} reads {pair[0]}: {kind}")
 
 
-def _back(layout: Layout, pair: tuple[str, str], kind: str, low: float) -> str:
+def _back(layout: "Layout", pair: tuple[str, str], kind: str, low: float) -> str:
     up, down = layout.stages[pair[0]], layout.stages[pair[1]]
     x, y, to_x, to_y = _x(up) + WIDE / 2, _y(up) + HIGH / 2, _x(down) + WIDE / 2 - 24, _y(down) + HIGH / 2
     if pair[0] == pair[1]:
@@ -140,7 +138,7 @@ def _arrow(path: str, head: str, kind: str, title: str) -> str:
     return f'<g class="edge"><title>{escape(title)}</title>{line}</g>'
 
 
-def _node(stage: StageStatus | None, name: str, place: Spot, live: bool) -> str:
+def _node(stage: StageStatus | None, name: str, place: "Spot", live: bool) -> str:
     state = state_of(stage, live=live)
     x, y = _x(place), _y(place) - HIGH / 2
     total = "?" if stage is None else stage.total_text

@@ -1,7 +1,5 @@
 """The first panels of a page: how the run stands and was asked for, and how far each stage is."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping

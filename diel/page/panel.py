@@ -4,15 +4,11 @@ A function for each panel yields its parts from a run, and nothing if the run ha
 `diel.page.panels.ENTRIES` lists them all, in the order of the page.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from diel.page.run_view import RunView
 from diel.values import grouped_text
-
-if TYPE_CHECKING:
-    from diel.page.run_view import RunView
 
 FEWEST = 5
 """Significant digits of a number in a table or chart, where they tell it apart."""

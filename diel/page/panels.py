@@ -1,7 +1,5 @@
 """The panels of a page, in their order, those of failures, hyperparameters and provenance among them."""
 
-from __future__ import annotations
-
 import getpass
 import re
 import shlex

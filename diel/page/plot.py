@@ -1,7 +1,5 @@
 """What plots share: what a column is, its axis in a chart, its layers, and the table under it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -259,7 +257,7 @@ class Clock(NamedTuple):
     """Seconds of the unit."""
 
     @classmethod
-    def over(cls, begin: float, end: float) -> Clock:
+    def over(cls, begin: float, end: float) -> "Clock":
         units = (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0))
         unit, size = next((pair for pair in units if end - begin > 2 * pair[1]), ("seconds", 1.0))
         return cls(begin, max(end, begin + 1e-3), unit, size)

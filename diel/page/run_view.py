@@ -1,7 +1,5 @@
 """A run as a page sees it. Each part of it is read on first use, and kept."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import product

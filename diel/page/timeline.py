@@ -1,7 +1,5 @@
 """The panels over time: what ran where and when below its blocks, and the cores that tasks and run had."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -285,7 +283,7 @@ def _plot(
     clock: Clock,
     wide: float,
     busy: dict[str, dict[int, float]],
-    held: Sequence[Allotment],
+    held: "Sequence[Allotment]",
     stages: Sequence[str],
 ) -> Plot:
     names = [name for name in stages if name in busy]
@@ -327,7 +325,7 @@ def _plot(
     return Plot("Cores that tasks had, by stage, below those that the run held (dashed)", spec, table)
 
 
-def steps_of(held: Sequence[Allotment], end: float) -> Iterator[tuple[float, int]]:
+def steps_of(held: "Sequence[Allotment]", end: float) -> Iterator[tuple[float, int]]:
     """Yield when the number of cores that are held changes, and what it is then."""
     changes = [(allotment.began, allotment.cores) for allotment in held]
     changes += [(allotment.ended, -allotment.cores) for allotment in held if allotment.ended < end]
@@ -349,7 +347,7 @@ class Allotment(NamedTuple):
     ended: float
 
 
-def task_cores(view: RunView) -> dict[str, Cores]:
+def task_cores(view: RunView) -> "dict[str, Cores]":
     """Return the cores of a task, by stage; those of a stage that cannot be known are missing."""
     site = read_kept_site(view.paths)
     sizes: dict[str, Cores] = {}
@@ -387,7 +385,7 @@ def _driven(view: RunView, end: float) -> Iterator[tuple[float, float]]:
     yield from ((began, end) for began, _ in epochs[-1:])
 
 
-def busy_cores(view: RunView, cores: Mapping[str, Cores]) -> tuple[float, dict[str, dict[int, float]]]:
+def busy_cores(view: RunView, cores: "Mapping[str, Cores]") -> tuple[float, dict[str, dict[int, float]]]:
     """Return the width of a bin in seconds, and the busy cores by stage and bin."""
     timeline, end = view.timeline, view.until
     totals: dict[str, defaultdict[int, float]] = {}

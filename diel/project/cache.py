@@ -8,8 +8,6 @@ stage share), so that runs which cannot have a key are not asked.
     then, sorted: key (16 bytes), segment number (4 bytes), offset (6 bytes), big-endian
 """
 
-from __future__ import annotations
-
 import json
 import mmap
 import os
@@ -17,20 +15,18 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from diel.artifacts import digest_of, files_of, is_same
 from diel.errors import DielError, JournalError, UsageError
 from diel.files import replacing
+from diel.journal.records import PrunedRecord, Result
 from diel.journal.segment import decode, read_keyed, segments
 from diel.journal.snapshot import read_run
 from diel.modules.sources import digest_of_bytes
 from diel.paths import RunPaths
 from diel.project.lease import driver
 from diel.project.runs import all_runs, home_of_run, identity_of_run
-
-if TYPE_CHECKING:
-    from diel.journal.records import PrunedRecord, Result
 
 VERSION = 2
 MAX_RUNS = 100

@@ -11,8 +11,6 @@ The birth of a process tells it from any other that has its number: Linux counts
 PID namespace: containers of one machine may share a host name, and each has its own process 17.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math
@@ -243,7 +241,7 @@ def _newest(paths: RunPaths) -> tuple[Lease, float] | None:
     return None if lease is None else (lease, paths.controller_segment(epoch).stat().st_mtime)
 
 
-def _first_record(paths: RunPaths, epoch: int) -> records.ControllerRecord | None:
+def _first_record(paths: RunPaths, epoch: int) -> "records.ControllerRecord | None":
     for _, _, record in read_segment(paths.controller_segment(epoch)):
         if record is not None and record["event"] == "controller":
             return record

@@ -6,8 +6,6 @@ and records which attempts count no more: that decides. Workers and keepers of n
 file end by it (docs/decisions/032).
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The run's file: how a run was requested, and what earlier runs of its workflow drew."""
 
-from __future__ import annotations
-
 import os
 import random
 import shlex

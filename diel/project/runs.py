@@ -1,7 +1,5 @@
 """The runs of a project: made, named, found."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -5,8 +5,6 @@ whose job's walltime was to end. Files are numbered, and making one lets one suc
 watches takes a run only as long as its own submission is the newest and no other controller came since.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

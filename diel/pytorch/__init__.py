@@ -4,8 +4,6 @@
 network is trained epoch by epoch, so that it can be stopped, pruned or killed at any moment.
 """
 
-from __future__ import annotations
-
 import csv
 import math
 import os
@@ -162,7 +160,7 @@ class Progress:
     """Seconds of training, in all attempts."""
 
     @classmethod
-    def start(cls, network: torch.nn.Module, settings: Settings) -> Progress:
+    def start(cls, network: torch.nn.Module, settings: Settings) -> "Progress":
         """Begin before the first step."""
         return cls(
             network,

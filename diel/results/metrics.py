@@ -1,7 +1,5 @@
 """What the tasks of a stage reported while they ran, in the order of tasks, attempts and lines."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Container, Iterator, Mapping

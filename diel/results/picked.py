@@ -1,7 +1,5 @@
 """The tasks of a stage at a point of its axes, or picked by a search or loop."""
 
-from __future__ import annotations
-
 import contextlib
 import heapq
 import json

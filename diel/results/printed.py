@@ -1,7 +1,5 @@
 """Where the files of a task's attempt are; those of a cached task are in the run that computed it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

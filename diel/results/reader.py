@@ -4,8 +4,6 @@ Nothing here writes, asks a scheduler or needs the controller to live. The contr
 used as they are, so that what a task reads is what the controller gives it, and not a second account of it.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import re
@@ -370,7 +368,7 @@ class RunReader:
             if record["event"] == "skipped" and record["stage"] == stage and covers(record["tasks"], index):
                 yield record
 
-    def earlier(self) -> Iterator[RunReader]:
+    def earlier(self) -> "Iterator[RunReader]":
         """Yield the runs of the same workflow that were made before, the nearest first; each is read once."""
         yield from self._earlier
         for old in self._unread:

@@ -4,8 +4,6 @@ Over a search, the hyperparameters of each trial have columns too, `hp.NAME`; wh
 suspect, `STAGE.suspect` says which.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Suspect results: answers that audits speak against, and all that read them, directly or through others."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from diel.axes.domain import Group

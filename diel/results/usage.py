@@ -1,7 +1,5 @@
 """What the attempts of a run used and asked for, as rows; and what tasks should ask for by it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -6,8 +6,6 @@ script; it ends with this process at the latest. Scripts see DIEL_NODES (names w
 DIEL_NODE_NUMBERS (their places in the allocation, from 0), and the outer scheduler's own variables.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import os

@@ -4,8 +4,6 @@ A job of `flux batch` is a Flux instance of its own: its script runs once, on it
 there starts tasks on the job's resources alone. Memory is no resource of Flux's: `memory` is passed over.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """A job: its request to the scheduler, its script, and what the scheduler says about it."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ bsub reads a script from its standard input; it is spooled. Job output is the sc
 a report to it. bjobs tells of ended jobs for an hour (CLEAN_PERIOD).
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence

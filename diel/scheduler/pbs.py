@@ -8,8 +8,6 @@ prints the first one alone and exits with 0 (openpbs issue 2672), and an odd byt
 can make JSON that no reader takes. A line a job is printed rightly by every version since 18.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pwd

@@ -1,7 +1,5 @@
 """What every scheduler does for diel, and what it offers. Adding one is one file with such a class."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

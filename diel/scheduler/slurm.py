@@ -4,8 +4,6 @@ Measured with Slurm 22.05. One squeue for all jobs of this user is cheaper for s
 list of ids (it filters by user, but sends all jobs for a list), and it does not fail for an unknown id.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -4,8 +4,6 @@ Its qstat knows no JSON and no history of ended jobs but for some minutes. Where
 `exit_status`, as with Slurm's commands, nothing says how it ended: it is gone, never a success.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

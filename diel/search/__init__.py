@@ -3,6 +3,5 @@
 What a package with a searcher of its own needs is imported from here.
 """
 
-from diel.search.searcher import Searcher as Searcher
-from diel.search.searcher import Space as Space
-from diel.states import TrialState as TrialState
+from diel.search.searcher import Searcher, Space
+from diel.states import TrialState

@@ -1,7 +1,5 @@
 """What makes the points of an axis during a run: in general, and for a loop, round by round."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping

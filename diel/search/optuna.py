@@ -1,7 +1,5 @@
 """Optuna: a searcher by ask and tell; and a search as one of its studies, made of what the journal says."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections import deque

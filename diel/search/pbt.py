@@ -4,8 +4,6 @@ Jaderberg et al., "Population Based Training of Neural Networks", arXiv:1711.098
 selection (their 4.1.1), explore by perturbing or resampling (their appendix A.1).
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """A search during its run: new trials, what became of them, and when it is over."""
 
-from __future__ import annotations
-
 import json
 import math
 import pickle

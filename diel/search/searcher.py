@@ -3,8 +3,6 @@
 Adding one is one file with a class derived from `Searcher`.
 """
 
-from __future__ import annotations
-
 import random
 import sys
 from abc import ABC, abstractmethod
@@ -33,7 +31,7 @@ class Searcher(ABC):
     a searcher comes back to where it was by being asked and told the same. `ask` and `tell` are to be
     written; all else has a default."""
 
-    def __init__(self, search: Search, space: Space, seed: int) -> None:
+    def __init__(self, search: Search, space: "Space", seed: int) -> None:
         """`search` is what the workflow file says, `space` the hyperparameters to draw, in their order."""
         self.search = search
         self.space = space

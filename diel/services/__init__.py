@@ -1,7 +1,5 @@
 """Services as tasks see them: what a module may ask about them, where they are, and a client."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
 REPLICA = "replica"
 """The axis of a service's tasks over which its replicas run; no axis of a workflow may have its name."""
 
-_clients: dict[tuple[Path, str, tuple[int, ...]], ServiceClient] = {}
+_clients: "dict[tuple[Path, str, tuple[int, ...]], ServiceClient]" = {}
 
 
 class ServiceUser:
@@ -25,7 +23,7 @@ class ServiceUser:
     index: int
     services: Mapping[str, Sequence[int]]
 
-    def service(self, name: str) -> ServiceClient:
+    def service(self, name: str) -> "ServiceClient":
         """Return a client of a service, whose connections stay open here. Raise ModuleError."""
         from diel.services.client import connect  # only here: it loads the HTTP client
 

@@ -4,8 +4,6 @@ Requests take turns at the replicas. One that is lost on its way, because a repl
 to the next; a replica that was restarted elsewhere is found again by its file in the run's directory.
 """
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json
@@ -113,13 +111,13 @@ class ServiceClient:
         for replica in self._replicas:
             replica.close()
 
-    def __enter__(self) -> ServiceClient:
+    def __enter__(self) -> "ServiceClient":
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _predict_array(self, rows: Array, path: str, features: Sequence[str]) -> dict[str, Any]:
+    def _predict_array(self, rows: "Array", path: str, features: Sequence[str]) -> dict[str, Any]:
         numpy = sys.modules["numpy"]  # whoever has an array has loaded it
         array = numpy.ascontiguousarray(rows)
         if array.dtype.name not in ("float32", "float64"):
@@ -138,7 +136,7 @@ class ServiceClient:
             message = f"service '{self.name}': POST {path}: expected an array's bytes, found {kind} ({error})"
             raise ServiceError(message, status) from error
 
-    def _ask(self, request: _Request, only: _Replica | None = None) -> Answer:
+    def _ask(self, request: _Request, only: "_Replica | None" = None) -> Answer:
         """Return the answer of the first replica that gives one. Raise ServiceError."""
         method, path, body, headers = request
         request = method, path, body, {**headers, "Authorization": f"Bearer {self._token}"}
@@ -173,7 +171,7 @@ class ServiceClient:
         except (ValueError, RecursionError) as error:
             raise ServiceError(f"service '{self.name}': {what}: no JSON ({error})", status) from error
 
-    def _in_turn(self) -> Iterator[_Replica]:
+    def _in_turn(self) -> "Iterator[_Replica]":
         with self._lock:
             first = self._turn
             self._turn += 1

@@ -4,8 +4,6 @@ Consumers, the controller and `status` read it. The token lies beside these file
 nobody but its owner may read.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import time

@@ -1,7 +1,5 @@
 """A demand: what each task of a stage asks for, where expressions say it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any

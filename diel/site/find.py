@@ -1,7 +1,5 @@
 """Finding a site, by its name or by the scheduler that answers here, and reading its file."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

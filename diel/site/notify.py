@@ -3,8 +3,6 @@
 An address may hold a secret: it is read anew for each controller, and no file of a run has it.
 """
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any

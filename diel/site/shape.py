@@ -1,7 +1,5 @@
 """What tasks need of a pool: their shape. Tasks that share workers have the same shape."""
 
-from __future__ import annotations
-
 import math
 import os
 import re
@@ -111,7 +109,7 @@ class Ask(NamedTuple):
 class Unplaceable(HintedError):
     """A demand that is wrong, or fits no pool; `place` is `file:line:column` of the expression."""
 
-    rest: tuple[Unplaceable, ...] = ()
+    rest: "tuple[Unplaceable, ...]" = ()
     """What else is wrong with the same stage."""
 
     def __init__(

@@ -1,7 +1,5 @@
 """A site: a machine or cluster, and its pools, as the site file describes them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import partial

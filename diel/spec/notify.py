@@ -1,7 +1,5 @@
 """The addressees of a run's news: `notify`, in a site's file or the user's own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Literal
 

@@ -1,19 +1,15 @@
 """What happens after each class of failure: the policies of a stage's `on`, and the defaults."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, assert_never
+from typing import Annotated, Any, NamedTuple, assert_never
 
 from pydantic import BeforeValidator, WithJsonSchema
 
 from diel.errors import counted
+from diel.spec.forms.axis import Axis
 from diel.spec.model import Duration, Limit, Name, Size, SpecModel, Violation, optional, quote, refuse
 from diel.states import FailureClass
-
-if TYPE_CHECKING:
-    from diel.spec.forms.axis import Axis
 
 _FACTOR = r"[x×]\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)"
 MAX_FACTOR = 1000.0
@@ -79,7 +75,7 @@ class Policies(SpecModel):
         return getattr(self, kind, None) or Policy.model_construct()
 
 
-def policy_flaws(on: Policies, resources: Resources, timeout: float | None) -> Iterator[Violation]:
+def policy_flaws(on: Policies, resources: "Resources", timeout: float | None) -> Iterator[Violation]:
     """Yield the flaws of policies together with the rest of the stage."""
     for kind in Policies.model_fields:
         policy = on.of(kind)
@@ -111,7 +107,7 @@ class Rule(NamedTuple):
     exclude: bool = False
 
 
-def default_rule(kind: FailureClass, resources: Resources, usual: Rule) -> Rule:
+def default_rule(kind: FailureClass, resources: "Resources", usual: Rule) -> Rule:
     """Return the rule for a class of failures without one of its own; `usual` is that of `retries`."""
     match kind:
         case FailureClass.OOM if resources.memory is not None:
@@ -182,16 +178,16 @@ class Resources(SpecModel):
         """GPUs of a whole task, on all its nodes."""
         return self.processes * self.gpus_per_rank
 
-    def changes(self, since: Resources) -> dict[str, Any]:
+    def changes(self, since: "Resources") -> dict[str, Any]:
         """Return the resources of a later attempt: `memory` in bytes, `walltime` in seconds."""
         return {name: mine for name in _CHANGING if (mine := getattr(self, name)) != getattr(since, name)}
 
-    def changed(self, changes: Mapping[str, Any]) -> Resources:
+    def changed(self, changes: Mapping[str, Any]) -> "Resources":
         """Return the resources of an attempt from its journal record."""
         update = {name: changes[name] for name in _CHANGING if name in changes}
         return self.model_copy(update=update) if update else self
 
-    def at_least(self, changes: Mapping[str, Any]) -> Resources:
+    def at_least(self, changes: Mapping[str, Any]) -> "Resources":
         """Return the resources of a later attempt after it was granted these: a retry never gets less."""
         return self.changed({name: max(changes[name], getattr(self, name) or 0) for name in changes})
 

@@ -1,7 +1,5 @@
 """Undeclared variables of the shell that a command's text reads by name."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any

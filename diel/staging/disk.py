@@ -18,8 +18,6 @@ PLAN` does so on each node of a task that has nodes of its own. Several copies a
 file systems; from disk to disk 1 to 8 are alike (0.8 to 1.9 GB/s).
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

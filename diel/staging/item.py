@@ -4,8 +4,6 @@ A staged artifact appears in a task's texts as `/.diel-node/KEY/d/NAME`, long be
 worker puts its own directory in the place of the beginning, within the same quotes of the shell.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Mapping, Sequence

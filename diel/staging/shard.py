@@ -5,8 +5,6 @@ of the text `SEED/EPOCH`: the same on every machine. Part p of n takes the items
 order: over all parts each item comes exactly once an epoch, and the parts differ by one item at most.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The state of a run's searches and loops: best trials, trials under way, the course of rounds."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Tables and text for people, on a terminal and in Markdown, without a library that is slow to load."""
 
-from __future__ import annotations
-
 import os
 import re
 import unicodedata

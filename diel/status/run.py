@@ -1,7 +1,5 @@
 """A run as its files show it: its controller, state, stages, failures, searches and loops."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -90,7 +88,7 @@ class Status:
     """When the run ended, or its controller was last heard of; None while it runs."""
     now: float
     stages: tuple[StageStatus, ...]
-    failures: tuple[Failed, ...]
+    failures: "tuple[Failed, ...]"
     """The verdicts on failed tasks, in the order of their stages and indices."""
     uses: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
@@ -100,7 +98,7 @@ class Status:
     """How its controller was requested; None if it was started in the foreground."""
     awaited: bool = False
     """Whether that controller is still to come."""
-    blocks: tuple[BlockNow, ...] = ()
+    blocks: "tuple[BlockNow, ...]" = ()
     """Allocations of a scheduler, the oldest first; none on one machine."""
     silent: str = ""
     """Why the scheduler does not answer; empty if it does, or is not asked."""
@@ -338,7 +336,7 @@ NEVER = "can never run"
 """Shown instead of `pending` if the scheduler says that waiting is no use."""
 
 
-def blocks_of(history: History) -> list[BlockNow]:
+def blocks_of(history: History) -> "list[BlockNow]":
     """Return the run's allocations, oldest first, each with the number of tasks known to run in it."""
     at = {
         (name, index): attempt.worker
@@ -364,22 +362,22 @@ def silent_since(paths: RunPaths, history: History) -> float | None:
     return since
 
 
-def is_live(block: BlockFacts) -> bool:
+def is_live(block: "BlockFacts") -> bool:
     """Return whether a block has not ended, according to its controller."""
     return block["ended"] is None
 
 
-def ended_badly(block: BlockFacts) -> bool:
+def ended_badly(block: "BlockFacts") -> bool:
     """Return whether a block ended although diel did not ask it to."""
     return not is_live(block) and not block["ending"] and block["state"] != "completed"
 
 
-def is_hopeless(block: BlockFacts) -> bool:
+def is_hopeless(block: "BlockFacts") -> bool:
     """Return whether a block waits in vain."""
     return block["state"] == "pending" and bool(block.get("hopeless"))
 
 
-def reason_of(block: BlockFacts) -> str:
+def reason_of(block: "BlockFacts") -> str:
     """Return the scheduler's own words, without those that diel adds."""
     reason = str(block["reason"]).strip()
     return re.sub(rf"^{NEVER}:?\s*", "", reason, flags=re.IGNORECASE) if is_hopeless(block) else reason

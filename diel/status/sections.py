@@ -1,7 +1,5 @@
 """What a run has besides stages: an entry for each feature, for status, reports and the end of a run."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections import Counter
@@ -254,11 +252,11 @@ def block_lines(
     return lines + _trouble(status, width)
 
 
-def _counts(blocks: Sequence[BlockNow]) -> str:
+def _counts(blocks: "Sequence[BlockNow]") -> str:
     return ", ".join(f"{number:,} {state}" for state, number in Counter(map(_state, blocks)).items())
 
 
-def _live(status: Status, live: Sequence[BlockNow], width: int, *, show_all: bool) -> list[str]:
+def _live(status: Status, live: "Sequence[BlockNow]", width: int, *, show_all: bool) -> list[str]:
     lines = []
     if live:
         # What can never run first, then what runs, then what waits.
@@ -272,7 +270,7 @@ def _live(status: Status, live: Sequence[BlockNow], width: int, *, show_all: boo
     return lines + ([paint(f"{counted(ended, 'block')} ended", dim=True)] if ended else [])
 
 
-def _table(blocks: Sequence[BlockNow], now: float, width: int) -> list[str]:
+def _table(blocks: "Sequence[BlockNow]", now: float, width: int) -> list[str]:
     """Return a row for each block, the scheduler's words last. A narrow terminal gets fewer cells."""
     header = ("block", "job", "shape", "nodes", "time", "tasks")
     rows = [[paint(cell, dim=True) for cell in header]]
@@ -289,7 +287,7 @@ def _table(blocks: Sequence[BlockNow], now: float, width: int) -> list[str]:
     return columns([[*(row[place] for place in places), word] for row, word in zip(rows, words, strict=True)])
 
 
-def _time(block: BlockFacts, now: float) -> str:
+def _time(block: "BlockFacts", now: float) -> str:
     began = block["began"]
     if began is None:
         return f"waits {format_duration(max(0.0, now - block['asked']))}"
@@ -298,7 +296,7 @@ def _time(block: BlockFacts, now: float) -> str:
     return f"{age}, {format_duration(remaining)} left" if remaining > 0 else age
 
 
-def _state(block: BlockFacts) -> str:
+def _state(block: "BlockFacts") -> str:
     """Return the state of a block in a table: a running block that diel gives back is ending."""
     if block["ending"]:
         return "ending"
@@ -318,7 +316,7 @@ def never_lines(status: Status, where: str) -> list[str]:
     return ["", text]
 
 
-def _state_words(block: BlockFacts, room: int) -> str:
+def _state_words(block: "BlockFacts", room: int) -> str:
     reason = printable(reason_of(block))
     words = shorten(f"{_state(block)}: {reason}" if reason else _state(block), room)
     if is_hopeless(block):
@@ -326,7 +324,7 @@ def _state_words(block: BlockFacts, room: int) -> str:
     return paint(words, fg="blue" if _state(block) == "running" else "yellow")
 
 
-def _badly_ended(status: Status, bad: Sequence[BlockNow], width: int, most: int) -> list[str]:
+def _badly_ended(status: Status, bad: "Sequence[BlockNow]", width: int, most: int) -> list[str]:
     lines = [paint(f"{len(bad) - most:,} earlier ones ended badly", dim=True)] if len(bad) > most else []
     for block in sorted(bad, key=lambda block: block["ended"] or 0.0)[-most:]:
         ago = format_duration(max(0.0, status.now - (block["ended"] or 0.0)))

@@ -1,7 +1,5 @@
 """The state of a stage: how many of its tasks are in each state, what they used, how they failed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -51,7 +49,7 @@ class StageStatus:
     """What the committed attempts used together."""
     surrogate: SurrogateStatus | None = None
     """If its tasks ask before they run."""
-    joined: Mapping[int, MissingPoints] = field(default_factory=dict)
+    joined: "Mapping[int, MissingPoints]" = field(default_factory=dict)
     """By task, the points that it does not get of gathers that meet in it."""
     stays: Sequence[int] = ()
     """The tasks that read suspect answers, and stay."""
@@ -274,17 +272,17 @@ def mean_text(seconds: float | None) -> str:
     return f"{seconds * 1000:.0f}ms" if seconds < 0.1 else format_duration(seconds)
 
 
-def task_of(record: Failed) -> str:
+def task_of(record: "Failed") -> str:
     """Return the first task of a verdict: `simulate/17`."""
     return f"{record['stage']}/{record['tasks'][0][0]}"
 
 
-def named_task(record: Failed) -> str:
+def named_task(record: "Failed") -> str:
     """Return the task of a failure for people: `simulate/17 (depth=2.5, seed=1)`."""
     return printable(task_text(task_of(record), record.get("point")))
 
 
-def failure_document(record: Failed) -> dict[str, Any]:
+def failure_document(record: "Failed") -> dict[str, Any]:
     """Return a failure as JSON, with the same keys whatever failed."""
     return {
         "task": task_of(record),
@@ -300,7 +298,7 @@ def failure_document(record: Failed) -> dict[str, Any]:
     }
 
 
-def failure_lines(record: Failed) -> list[str]:
+def failure_lines(record: "Failed") -> list[str]:
     """Return a failure in a few lines: task, class, message, and what its output names as the cause."""
     texts = [line for line in str(record.get("message", "")).splitlines() if line.strip()] or [""]
     message, *more = (shorten(printable(line), LONGEST) for line in texts[:LINES])
@@ -311,7 +309,7 @@ def failure_lines(record: Failed) -> list[str]:
     return lines
 
 
-def group_failures(failures: Iterable[Failed], *, apart: bool = False) -> list[list[Failed]]:
+def group_failures(failures: "Iterable[Failed]", *, apart: bool = False) -> "list[list[Failed]]":
     """Return failures in groups: those of a stage that are alike together, or each `apart`."""
     groups: dict[tuple[str, ...], list[Failed]] = {}
     for record in failures:
@@ -321,13 +319,13 @@ def group_failures(failures: Iterable[Failed], *, apart: bool = False) -> list[l
     return list(groups.values())
 
 
-def more_text(alike: Sequence[Failed]) -> str:
+def more_text(alike: "Sequence[Failed]") -> str:
     """Return `and 3 more like it: simulate/4-6`; empty for one failure."""
     more = tasks_text(ranges(record["tasks"][0][0] for record in alike[1:]))
     return f"and {len(alike) - 1:,} more like it: {alike[0]['stage']}/{more}" if more else ""
 
 
-def cause_of(failure: Said) -> str:
+def cause_of(failure: "Said") -> str:
     """Return the line of a task's output that names the cause, if no message does; else the last line."""
     cause = printable(failure.get("headline") or last_line(failure.get("stderr_tail") or ""))
     return "" if cause in printable(failure.get("message", "")) else cause

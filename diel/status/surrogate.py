@@ -1,7 +1,5 @@
 """What the surrogate of a stage saved: how many tasks it answered, and the effective speedup."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple

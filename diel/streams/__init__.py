@@ -5,8 +5,6 @@ One broker process a run keeps order and delivery (`broker.py`); tasks and the c
 describes what travels, for programs in any language.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +40,7 @@ class StreamUser:
         return end_of(self.run_dir, self.streams or {}, name, self.member, self.attempt)
 
     @property
-    def space(self) -> TupleSpace:
+    def space(self) -> "TupleSpace":
         """The run's tuple space: `put(key, value)`, `read(pattern)`, `take(pattern)`. Raise ModuleError where
         the stage runs beside no other: nobody would answer."""
         from diel.streams.client import connect  # only here: most modules share nothing

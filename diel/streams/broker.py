@@ -4,8 +4,6 @@ Nothing is answered before it is in a log, and asking again changes nothing: a c
 asks the next one the same. docs/streams.md says what each request means.
 """
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The channels of a run: the items of each in order of arrival, its producers, its groups."""
 
-from __future__ import annotations
-
 import contextlib
 from array import array
 from bisect import bisect_left, bisect_right

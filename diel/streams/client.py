@@ -1,7 +1,5 @@
 """The streams and the tuple space of a run, for tasks and for the controller: `connect(run_dir)`."""
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import os

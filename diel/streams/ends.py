@@ -1,7 +1,5 @@
 """The two ends of a stream: for putting items, and for getting them."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time

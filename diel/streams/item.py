@@ -16,8 +16,6 @@ Each producer appends to files of its own. An item begins at a page, so that a c
 consumer holds stays valid when the file is removed, and goes when the item goes.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import mmap

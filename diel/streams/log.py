@@ -6,8 +6,6 @@ record counts once it is handed to the operating system: it survives the death o
 machine.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import struct

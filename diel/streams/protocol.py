@@ -5,8 +5,6 @@ A message is a JSON object, and at most one block of bytes. A request has `id`, 
 `sizes`.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -82,7 +80,7 @@ class PeerRequest(NamedTuple):
     header: Header
     block: bytes = b""
 
-    def is_meant(self, forget: PeerRequest) -> bool:
+    def is_meant(self, forget: "PeerRequest") -> bool:
         """Return whether a request to forget another one means this one."""
         return self.peer == forget.peer and self.header.get("id") == forget.header["of"]
 

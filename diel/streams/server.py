@@ -4,8 +4,6 @@ Every connection is CurveZMQ: encrypted, the broker proven by its public key, th
 that only the run's owner can read. The handshake of any other peer fails.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import fcntl

@@ -1,7 +1,5 @@
 """The tuple space as the broker holds it: keys in memory, values on the disk, and the tasks that wait."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field

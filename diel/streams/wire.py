@@ -4,8 +4,6 @@ Requests may be asked by any thread. When the broker goes, the wire looks into `
 and asks again all that was not answered, in order: every request can be asked twice.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import queue

@@ -4,18 +4,16 @@ With `keep: false` the controller deletes them as the run goes; `diel clean --in
 those of any output that other stages read, afterwards.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from diel.artifacts import files_of
 from diel.axes.domain import Group
 from diel.errors import DielError
+from diel.journal.records import Dropped, Made
 from diel.journal.snapshot import read_run
 from diel.journal.stage_history import ranges
 from diel.paths import RunPaths, epoch_of
@@ -23,9 +21,6 @@ from diel.project.runs import all_runs, identity_of_run
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link
 from diel.tasks.stage_run import StageRun
-
-if TYPE_CHECKING:
-    from diel.journal.records import Dropped, Made
 
 Place = tuple[str, str]
 """A stage and one of its outputs."""

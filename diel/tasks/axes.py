@@ -1,24 +1,20 @@
 """Making the axes of a run known: static ones at its start, derived ones when their stage is done."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from diel.artifacts import Artifact, differences, text_of
 from diel.axes.domain import Origins
 from diel.errors import UsageError
+from diel.journal.records import Made
 from diel.paths import RunPaths
 from diel.spec import Axis, Workflow
 from diel.spec.forms.axis import Points, bare, keep, read_kept
 from diel.spec.forms.rows import Derived, read_points, rows_to_points
 from diel.tasks.results import Results, output_of, outputs_of
 from diel.tasks.stage_run import StageRun
-
-if TYPE_CHECKING:
-    from diel.journal.records import Made
 
 
 class Axes:

@@ -1,20 +1,16 @@
 """The exports of a task: its files in the run, and their targets."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from diel.artifacts import files_of
 from diel.errors import ModuleError
 from diel.expressions import parse
+from diel.journal.records import Made
 from diel.spec import Stage
 from diel.tasks.results import artifact_path, name_of
-
-if TYPE_CHECKING:
-    from diel.journal.records import Made
 
 
 class Delivery(NamedTuple):

@@ -4,8 +4,6 @@ Those along equal axes keep the points that all have; others, such as a training
 they are. An aggregate is worked out before, of all that there is.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -182,7 +180,7 @@ class GatherJoin:
     def _unlike(self) -> Iterable[list[Link]]:
         return (links for links in self._sets if not all(map(_is_whole, links)))
 
-    def _look(self, links: list[Link], index: int) -> _Met:
+    def _look(self, links: list[Link], index: int) -> "_Met":
         groups = [link.group_of_downstream(index) for link in links]
         cached = self._cache.get(id(links))
         if cached is None or cached[0] != groups:

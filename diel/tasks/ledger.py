@@ -1,12 +1,10 @@
 """A controller's records: its own segment, and the history folded from all segments."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from diel.journal.history import History
+from diel.journal.records import Failed, JoinedRecord, Ranges, Record, Result, Said
 from diel.journal.segment import Reader, SegmentWriter, read_segment
 from diel.paths import RunPaths
 from diel.project.cache import write_keys
@@ -14,9 +12,6 @@ from diel.states import RunState
 from diel.tasks.joins import Left
 from diel.tasks.results import Results
 from diel.tasks.stage_run import StageRun
-
-if TYPE_CHECKING:
-    from diel.journal.records import Failed, JoinedRecord, Ranges, Record, Result, Said
 
 MANY = 20_000
 """Tasks of a run whose timeline is worth keeping when it ends."""

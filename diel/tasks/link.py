@@ -5,8 +5,6 @@ stage with these coordinates wait for that group. A group costs memory only if i
 and some of them have ended.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

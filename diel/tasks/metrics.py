@@ -1,7 +1,5 @@
 """A task's reports while it runs: lines of JSON in a file of each attempt, read as it grows."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -48,7 +46,7 @@ class Metrics:
         except OSError:
             return
 
-    def all(self) -> Iterator[Metric]:
+    def all(self) -> "Iterator[Metric]":
         """Yield all reports in their order; lines of a metric without steps are counted."""
         lines: dict[str, int] = {}
         for record in self._new():

@@ -1,14 +1,13 @@
 """Published values: a stage's output becomes the project's hyperparameter when its task is committed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from diel.artifacts import Artifact
 from diel.errors import DielError
 from diel.graph import Published
+from diel.journal.records import Result
 from diel.project.run_file import RunFile
 from diel.registry import Change, append_change, read_changes
 from diel.spec import Violations, Workflow
@@ -17,9 +16,6 @@ from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link
 from diel.tasks.results import MissingInput, output_of
 from diel.tasks.stage_run import StageRun
-
-if TYPE_CHECKING:
-    from diel.journal.records import Result
 
 
 class Publishing:

@@ -4,8 +4,6 @@ What is the same for all tasks is worked out once here; what differs is read thr
 computes only the names that an expression asks for.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial

@@ -3,23 +3,19 @@
 A finished task costs the controller ten bytes here; its values stay in the journal.
 """
 
-from __future__ import annotations
-
 import os
 from array import array
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from diel.artifacts import Artifact, digest_of, files_of
 from diel.errors import DielError
+from diel.journal.records import Cached, Made, Result
 from diel.journal.segment import read_result
 from diel.paths import RunPaths
 from diel.project.runs import home_of_run
-
-if TYPE_CHECKING:
-    from diel.journal.records import Cached, Made, Result
 
 
 class MissingInput(DielError):

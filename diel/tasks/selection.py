@@ -4,8 +4,6 @@ What it picks is known once the search or loop is over; `previous`, and `last` w
 depend on the round that reads.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

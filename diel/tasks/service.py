@@ -4,8 +4,6 @@ It holds nothing back for what the service does: only for what the service reads
 `serving`'s to say, for a service comes up once a consumer has all else that it needs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial

@@ -3,8 +3,6 @@
 Each name is computed when an expression asks for it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path

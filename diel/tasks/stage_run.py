@@ -1,26 +1,21 @@
 """A stage while it runs: its axes' points, its tasks, and those still to look at."""
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from diel.axes.adaptive import Adaptive, Standing
 from diel.axes.domain import UNKNOWN, Domain
 from diel.journal.stage_history import StageHistory
-from diel.site import Unplaceable
+from diel.site import Ask, Unplaceable
 from diel.spec import Resources, Stage
 from diel.spec.forms.axis import Points
 from diel.states import TaskState
 from diel.units import Units
 from diel.values import task_text
-
-if TYPE_CHECKING:
-    from diel.site import Ask
 
 
 @dataclass

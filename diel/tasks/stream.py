@@ -1,7 +1,5 @@
 """A stream between two stages while they run: its channels, and which tasks write and read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial

@@ -1,10 +1,8 @@
 """The questions of a stage's tasks to its surrogate, and the answers that are kept."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from diel.artifacts import digest_of
 from diel.attempt.bundle import Question
@@ -13,6 +11,7 @@ from diel.errors import ModuleError
 from diel.expressions import ExpressionError
 from diel.graph import StageGraph
 from diel.graph.service import answered, teachers
+from diel.journal import records
 from diel.modules.catalogue import Module
 from diel.spec import Stage, Surrogate
 from diel.states import TaskState
@@ -20,9 +19,6 @@ from diel.tasks.link import Link
 from diel.tasks.results import MissingInput
 from diel.tasks.service import ServiceLink
 from diel.terms import SIMULATED
-
-if TYPE_CHECKING:
-    from diel.journal import records
 
 _NUMBERS = (int, float)
 FAILED_AUDIT = "its audit failed"

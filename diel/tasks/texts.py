@@ -1,7 +1,5 @@
 """The texts of a stage that hold expressions, parsed once, and the files that it names."""
 
-from __future__ import annotations
-
 import json
 import os
 import posixpath

@@ -4,8 +4,6 @@ They are answered by what the service reads of the round before theirs, or of th
 that, in a resumed run too: it gets nothing newer until all consumers before them have ended.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The files of a run as it first read them, for this controller and for one that resumes the run."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

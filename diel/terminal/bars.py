@@ -1,7 +1,5 @@
 """The live display of a run on a terminal: a bar for each stage, failures above as they come."""
 
-from __future__ import annotations
-
 import time
 
 from rich.console import Console, Group, RenderableType

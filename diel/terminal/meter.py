@@ -1,7 +1,5 @@
 """How far a controller is, measured cheaply; and what a run prints as it begins and ends."""
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ On a terminal a display is redrawn several times a second (diel/terminal/bars.py
 lines say when stages are complete and what failed.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import signal
@@ -84,7 +82,7 @@ def _drive(controller: Controller, *, quiet: bool) -> int:
     return EXIT_CODES[state]
 
 
-def _display(controller: Controller, *, quiet: bool) -> Quiet | Bars:
+def _display(controller: Controller, *, quiet: bool) -> "Quiet | Bars":
     if quiet:
         return Quiet()
     if sys.stdout.isatty() and os.environ.get("TERM") not in (None, "dumb"):
@@ -100,7 +98,7 @@ class Foreground:
     It is also where an interrupt takes effect: between two steps of the controller, never within one.
     """
 
-    def __init__(self, controller: Controller, display: Quiet | Bars) -> None:
+    def __init__(self, controller: Controller, display: "Quiet | Bars") -> None:
         self.interrupted = False
         """Whether the user asked it to end."""
         self._raised = False
@@ -143,7 +141,7 @@ class Foreground:
     def _say(self, lines: list[str]) -> None:
         self._show(lambda display: display.say(lines))
 
-    def _show(self, show: Callable[[Quiet | Bars], None]) -> None:
+    def _show(self, show: "Callable[[Quiet | Bars], None]") -> None:
         """Show lines; if the terminal or the pipe's reader is gone, the run goes on without."""
         try:
             show(self._display)

@@ -1,7 +1,5 @@
 """`diel view` in a terminal: the runs of a project, and one with its stages, tasks, charts and failures."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A run in text: rows of its stages and tasks, and charts that plotext draws for the cells there are."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A run that is looked at again and again: each look costs what was appended since the one before."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Mapping

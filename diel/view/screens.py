@@ -1,7 +1,5 @@
 """Screens that look again and again: what all of them do, commands on a run, and one task with its output."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import threading

@@ -1,7 +1,5 @@
 """`diel view --web`: the page of a run for a browser, by GET alone. No request changes anything."""
 
-from __future__ import annotations
-
 import getpass
 import gzip
 import hmac
@@ -106,13 +104,13 @@ def _until_told() -> Iterator[list[str]]:
             signal.signal(number, handler)
 
 
-def handler(page: LivePage, entrance: OwnSocket | Port) -> type[BaseHTTPRequestHandler]:
+def handler(page: LivePage, entrance: "OwnSocket | Port") -> type[BaseHTTPRequestHandler]:
     return type("Handler", (_Handler,), {"page": page, "entrance": entrance})
 
 
 class _Handler(BaseHTTPRequestHandler):
     page: ClassVar[LivePage]
-    entrance: ClassVar[OwnSocket | Port]
+    entrance: "ClassVar[OwnSocket | Port]"
     protocol_version = "HTTP/1.1"
     server_version = "diel"
     sys_version = ""

@@ -3,8 +3,6 @@
 CONTROLLER is the process that starts this one, SOCKET the number of an open socket on which it asks.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from socket import socket

@@ -3,8 +3,6 @@
 The kernel tells this process of the end of PARENT (PR_SET_PDEATHSIG, prctl(2)), and it ends its group.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

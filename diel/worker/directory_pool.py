@@ -3,8 +3,6 @@
 It is kept while nobody can write there any more: a worker that adopts what tasks leave has no child then.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import stat

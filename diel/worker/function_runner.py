@@ -3,8 +3,6 @@
 These are the ranks of a task (`mpiexec -n 2 python -m …`), a service, or a task in an environment.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

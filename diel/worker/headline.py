@@ -1,7 +1,5 @@
 """The headline of a failure: the line of a program's output that names the cause, rarely the last one."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress

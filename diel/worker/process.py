@@ -1,7 +1,5 @@
 """A worker: a process that runs bundles and commits each result to its own segment."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle
@@ -159,7 +157,7 @@ class Worker:
         given_up = fenced(self.paths, self.block.name)
         return bool(given_up) and (ALL in given_up or self.segment.name in given_up)
 
-    def _commit(self, record: Record) -> tuple[int, Record]:
+    def _commit(self, record: "Record") -> "tuple[int, Record]":
         """Append a result; a worker that was given up ends instead. Hold the lock."""
         if self._is_given_up():
             self.dog.end_now()
@@ -177,18 +175,18 @@ class Worker:
                 self.segment.append(self._release(self._bundle.work, self._rest))
                 self._rest.clear()
 
-    def _release(self, work: Work, requests: Iterable[Request]) -> records.Release:
+    def _release(self, work: Work, requests: Iterable[Request]) -> "records.Release":
         tasks = [request.index for request in requests]
         return {"event": "release", "stage": work.stage, "bundle": self._number, "tasks": tasks}
 
-    def _give_back(self, work: Work, request: Request) -> tuple[int, Record]:
+    def _give_back(self, work: Work, request: Request) -> "tuple[int, Record]":
         """Hand back a task whose attempt another worker has taken: it needs a later number."""
         record = self._release(work, [request])
         record["taken"] = request.attempt
         with self.dog.lock:
             return self.segment.append(record), record
 
-    def _run_attempt(self, work: Work, request: Request) -> tuple[int, Record] | None:
+    def _run_attempt(self, work: Work, request: Request) -> "tuple[int, Record] | None":
         """Run an attempt and commits its result; None if its outputs are still to be copied."""
         now = time.time()
         # As text: pathlib would cost a tenth of a short task's time.
@@ -225,7 +223,7 @@ class Worker:
         except (OSError, JournalError) as error:
             return self._fail(attempt, Failure(FailureClass.NODE, f"{type(error).__name__}: {error}"))
 
-    def _run_begun(self, attempt: RunningAttempt) -> tuple[int, Record] | None:
+    def _run_begun(self, attempt: RunningAttempt) -> "tuple[int, Record] | None":
         work = attempt.work
         if work.checkpoint:
             answers, key = attempt.request.answers, attempt.request.key
@@ -285,7 +283,7 @@ class Worker:
         wrote = self._tidy(attempt)
         bundle = self._number
 
-        def copied() -> Done | Fail:
+        def copied() -> "Done | Fail":
             try:
                 drain.copy()
                 record = done_record(attempt, values, made_files(attempt, self._root), consulted)
@@ -298,7 +296,7 @@ class Worker:
                 record["output"] = True
             return record
 
-        def commit() -> tuple[int, Record]:
+        def commit() -> "tuple[int, Record]":
             record = copied()
             with self.dog.lock:
                 committed = self._commit(record)
@@ -387,7 +385,7 @@ class Worker:
             os.chdir(self._root)
             self._variables.leave(own)
 
-    def _fail(self, attempt: RunningAttempt, failure: Failure) -> tuple[int, Record]:
+    def _fail(self, attempt: RunningAttempt, failure: Failure) -> "tuple[int, Record]":
         with self.dog.lock:
             self.dog.end()
             drain, self._drain = self._drain, None
@@ -481,7 +479,7 @@ def hold_names(work: Work, request: Request, made: Mapping[str, object]) -> None
 
 def done_record(
     attempt: RunningAttempt, values: Values, artifacts: Artifacts, consulted: Consulted | None
-) -> Done:
+) -> "Done":
     """Return an attempt that ended well; `consulted` is what was answered before it ran."""
     request = attempt.request
     record: Done = {
@@ -507,7 +505,7 @@ def done_record(
     return record
 
 
-def fail_record(attempt: RunningAttempt, bundle: int, failure: Failure, tail: str) -> Fail:
+def fail_record(attempt: RunningAttempt, bundle: int, failure: Failure, tail: str) -> "Fail":
     """Return an attempt that ended without a result; `tail` is the end of what it wrote to standard error."""
     record: Fail = {
         "event": "fail",

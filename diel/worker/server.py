@@ -5,8 +5,6 @@ for the end of all. Once the controller is gone, idle workers end at once, other
 and this server ends after them. If it is killed, the kernel kills its workers.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import os

@@ -4,8 +4,6 @@ The worker that has its task starts it as a process of its own, in a process gro
 after it until the controller wants it stopped.
 """
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json
@@ -15,7 +13,6 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from diel.artifacts import Artifacts, Values
 from diel.attempt.addresses import interfaces
@@ -30,6 +27,8 @@ from diel.carried import PYTHON
 from diel.context import Context
 from diel.errors import counted
 from diel.files import put
+from diel.journal import records
+from diel.journal.records import Record
 from diel.paths import RunPaths
 from diel.services.client import in_url
 from diel.services.endpoint import (
@@ -42,12 +41,8 @@ from diel.services.endpoint import (
     read_token,
     write_endpoint,
 )
+from diel.spec import Ready, Service
 from diel.states import FailureClass
-
-if TYPE_CHECKING:
-    from diel.journal import records
-    from diel.journal.records import Record
-    from diel.spec import Ready, Service
 
 TICK = 0.1
 """Seconds between two looks at the process and at the controller's wishes."""

@@ -1,15 +1,14 @@
 """`diel cancel`: stops a run, a stage or a task."""
 
-from __future__ import annotations
-
 import socket
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import click
 
+from diel.blocks.leftovers import Leftovers
 from diel.cli.options import runs_option
 from diel.cli.target import Target, named_tasks, run_and_rest, targets, tasks_of, words_argument
 from diel.errors import UsageError, counted
@@ -20,9 +19,6 @@ from diel.project.requests import ask_cancel
 from diel.states import TaskState
 from diel.status.run import Status, fold_status, read_status
 from diel.status.stage import find_stage, find_task
-
-if TYPE_CHECKING:
-    from diel.blocks.leftovers import Leftovers
 
 WAIT = 60.0
 """Seconds that a controller has to stop what runs."""

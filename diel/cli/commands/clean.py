@@ -1,7 +1,5 @@
 """`diel clean`: says how much space runs take, and removes them."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

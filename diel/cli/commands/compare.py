@@ -1,7 +1,5 @@
 """`diel compare`: what differs between two runs, and whether it is more than scatter."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 

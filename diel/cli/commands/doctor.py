@@ -1,7 +1,5 @@
 """`diel doctor`: checks that this machine, or a site, can run workflows."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """`diel explain`: why a run, a stage or a task is in its present state."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

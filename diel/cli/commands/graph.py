@@ -1,7 +1,5 @@
 """`diel graph`: draws the stage graph of a workflow or a run, or writes it for other programs."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from math import prod

@@ -1,7 +1,5 @@
 """`diel logs`: what a task printed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """`diel modules`: the modules that workflows can use."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

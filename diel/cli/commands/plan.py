@@ -1,7 +1,5 @@
 """`diel validate`: what is wrong in a workflow file; `diel plan`: what would run where, at what cost."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from pathlib import Path

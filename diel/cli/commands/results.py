@@ -1,7 +1,5 @@
 """What a run made: `results`, a table; `report`, a text; `export` for other tools; `verify` looks again."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path

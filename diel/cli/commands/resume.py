@@ -1,7 +1,5 @@
 """`diel resume`: continues a run that failed, or whose controller is gone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import get_args
 

@@ -1,7 +1,5 @@
 """`diel run` and `diel submit`: runs a workflow here, or hands it to a controller of its own."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Iterator

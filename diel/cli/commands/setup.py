@@ -1,7 +1,5 @@
 """`diel init`, `diel schema` and `diel completion`: what a user sets up once."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

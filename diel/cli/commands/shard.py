@@ -1,7 +1,5 @@
 """For programs in any language: `shard` gives a rank or task its items, `client` a compiler its words."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """The state of runs: `status` prints one, `view` shows it while it changes, `list` has all of a project."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -251,7 +249,7 @@ def _failures(status: Status, paths: RunPaths, show_all: bool) -> list[str]:
     return lines
 
 
-def _shared(paths: RunPaths, stage: str, alike: Sequence[Failed] | None = None) -> str:
+def _shared(paths: RunPaths, stage: str, alike: "Sequence[Failed] | None" = None) -> str:
     """Say what these failed tasks share, or all failed ones, if the run's workflow can be read."""
     from diel.results import RunReader  # reads the workflow: only where several tasks failed alike
 

@@ -1,7 +1,5 @@
 """`diel stream`: streams and the tuple space for commands and their programs, in any language."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json
@@ -15,7 +13,7 @@ from functools import partial
 from itertools import repeat
 from pathlib import Path
 from types import FrameType
-from typing import IO, TYPE_CHECKING, Any, TextIO, cast
+from typing import IO, Any, TextIO, cast
 
 import click
 from click.core import ParameterSource
@@ -23,10 +21,8 @@ from click.core import ParameterSource
 from diel.cli.commands.shard import RANK, RANKS, from_launcher, launched
 from diel.cli.options import duration
 from diel.errors import DielError, StreamBroken, StreamEnd, StreamError, UsageError, did_you_mean
-
-if TYPE_CHECKING:
-    from diel.streams.client import Connection, TupleSpace
-    from diel.streams.ends import Consumer, Producer
+from diel.streams.client import Connection, TupleSpace
+from diel.streams.ends import Consumer, Producer
 
 PATIENCE = 10.0
 """Seconds that a program has to end after SIGTERM, if its stream is broken or takes nothing."""
@@ -70,7 +66,7 @@ class Program:
         self._watcher: threading.Thread | None = None
         self._handlers = {number: signal.signal(number, self._pass_on) for number in _SIGNALS}
 
-    def __enter__(self) -> Program:
+    def __enter__(self) -> "Program":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

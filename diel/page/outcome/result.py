@@ -1,7 +1,5 @@
 """The panels of what tasks made: numbers as plots, chosen by what the axes are, and files with images."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -59,7 +57,7 @@ def _outputs(run: RunReader, stage: str, records: Mapping[int, Made]) -> Iterato
         yield [*head, text.removeprefix(f"{run.paths.root}/")[:80]]
 
 
-def _figures(stage: str, sample: DrawnStage) -> Iterator[Part]:
+def _figures(stage: str, sample: "DrawnStage") -> Iterator[Part]:
     groups = [plots(stage, sample, number) for number in sample.numbers]
     first, rest = [choices[:1] for choices in groups], [choices[1:] for choices in groups]
     chosen = [figure for figures in (*first, *rest) for figure in figures][:FIGURES]
@@ -78,7 +76,7 @@ def _figures(stage: str, sample: DrawnStage) -> Iterator[Part]:
     yield from (Text(f"{stage}: {note}.", "note") for note in (*notes, sample.rule) if note)
 
 
-def plots(stage: str, sample: DrawnStage, y: Column) -> list[tuple[str, Plot]]:
+def plots(stage: str, sample: "DrawnStage", y: Column) -> list[tuple[str, Plot]]:
     """Return the plots of one output, the one that suits its axes first: each with its name. A grid of two
     axes with numbers is a heat map, and lines; points with several numbers each, as a sample or a search has
     them, are dots; an axis of names beside mere seeds is dots in columns."""
@@ -103,7 +101,7 @@ def plots(stage: str, sample: DrawnStage, y: Column) -> list[tuple[str, Plot]]:
 class _View:
     """The rows of one output, and how they can be drawn."""
 
-    def __init__(self, stage: str, sample: DrawnStage, rows: Sequence[Row], y: Column) -> None:
+    def __init__(self, stage: str, sample: "DrawnStage", rows: Sequence[Row], y: Column) -> None:
         self.stage, self.sample, self.axes, self.rows, self.y = stage, sample, sample.axes, rows, y
         self.all = [column for columns in self.axes.values() for column in columns]
         self.all += [BY] if any(BY.key in row for row in rows) else []

@@ -1,7 +1,5 @@
 """The panels of searches and loops, and of what tasks reported on their way: by trial, round and step."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The panels of what tasks ask and stream: services, by their /metrics, surrogates, and streams."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

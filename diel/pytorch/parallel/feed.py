@@ -1,7 +1,5 @@
 """The samples of each rank in each step: its share of the batch that a single rank would take."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +27,7 @@ class Standardiser:
     deviation: float = 1.0
 
     @classmethod
-    def of(cls, inputs: NDArray[Any]) -> Standardiser:
+    def of(cls, inputs: NDArray[Any]) -> "Standardiser":
         """Scale by all numbers of an array; whole numbers that are no measurements should not be scaled.
 
         Raise ValueError where one is not finite.
@@ -84,7 +82,7 @@ class Samples:
     @classmethod
     def of(
         cls, data: Path | list[Path], targets: Path | None, standardise: bool, outputs: int | None
-    ) -> Samples:
+    ) -> "Samples":
         """Open an .npy with a row for each sample and one with their targets, or .npz files with `inputs`
         and `targets`, of which the first one tells the shapes. Raise ValueError."""
         if isinstance(data, list):

@@ -7,8 +7,6 @@ columns keep a share of their outputs, those of rows take such a share as inputs
 up (M. Shoeybi et al., arXiv:1909.08053). `tensor_units` is what the number of parts must divide.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import math

@@ -1,8 +1,6 @@
 """A network that is spread over a mesh: its part on this rank, the gradients of a step, and its weights as a
 whole; the numbers in which it computes, and a scale that keeps small gradients in half precision."""
 
-from __future__ import annotations
-
 from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -53,11 +51,11 @@ class Scaler:
     """Whether it scales at all."""
 
     @classmethod
-    def of(cls, precision: Precision) -> Scaler:
+    def of(cls, precision: Precision) -> "Scaler":
         """Scale in fp16, and leave all else as it is."""
         return cls(_FIRST, active=True) if precision == "fp16" else cls()
 
-    def after(self, other: Scaler) -> Scaler:
+    def after(self, other: "Scaler") -> "Scaler":
         """Return the scaler that goes on from another's scale, unless only one of the two scales."""
         return other if other.active == self.active else replace(self, skipped=other.skipped)
 

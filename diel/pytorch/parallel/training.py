@@ -1,7 +1,5 @@
 """Trains a network that is spread over a mesh, step by step, so that it can be killed at any moment."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil
@@ -64,7 +62,7 @@ class Advance:
     scaler: Scaler = field(default_factory=Scaler)
 
     @classmethod
-    def of(cls, note: Path) -> Advance:
+    def of(cls, note: Path) -> "Advance":
         """Return the advance in a checkpoint's note. Raise ValueError."""
         try:
             record = json.loads(note.read_text(encoding="utf-8"))

@@ -1,7 +1,5 @@
 """MPI ranks become PyTorch processes that know each other, without a fixed address or port."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Iterator, Mapping
@@ -30,7 +28,7 @@ class Mesh:
     """Parts of the layers that have a `tensor_plan`."""
 
     @classmethod
-    def of(cls, written: Mapping[str, int] | None, ranks: int) -> Mesh:
+    def of(cls, written: Mapping[str, int] | None, ranks: int) -> "Mesh":
         """Return the mesh that a user wrote, for so many ranks; `data` takes what the others leave.
 
         Raise ValueError for an axis that does not exist, and where the product is not the number of ranks.
@@ -61,7 +59,7 @@ class Mesh:
         """In the order of AXES."""
         return self.pipeline, self.data, self.tensor
 
-    def place(self, rank: int) -> Mesh:
+    def place(self, rank: int) -> "Mesh":
         """Return the place of a rank: its number along each axis, from 0."""
         rest, tensor = divmod(rank, self.tensor)
         pipeline, data = divmod(rest, self.data)
@@ -83,9 +81,9 @@ class Ranks:
     place: Mesh
     """This rank's number along each axis."""
     device: torch.device
-    comm: MPI.Comm | None = None
+    comm: "MPI.Comm | None" = None
     """None for a single rank."""
-    devices: DeviceMesh | None = None
+    devices: "DeviceMesh | None" = None
     """PyTorch's view of the mesh; None for a single rank."""
 
     @property
@@ -93,7 +91,7 @@ class Ranks:
         """Of all."""
         return 0 if self.comm is None else self.comm.Get_rank()
 
-    def along(self, axis: str) -> DeviceMesh:
+    def along(self, axis: str) -> "DeviceMesh":
         """Return the ranks that differ from this one only along an axis, this one included."""
         assert self.devices is not None
         return self.devices[axis]
@@ -125,7 +123,7 @@ class Ranks:
 
 
 @contextmanager
-def joined(comm: MPI.Comm | None, mesh: Mesh, device: torch.device) -> Iterator[Ranks]:
+def joined(comm: "MPI.Comm | None", mesh: Mesh, device: torch.device) -> Iterator[Ranks]:
     """Join the ranks of a communicator as PyTorch's processes: NCCL between GPUs, gloo between CPUs.
 
     Rank 0 takes any port that is free and tells the others by MPI. On one node all of it stays on the
@@ -165,7 +163,7 @@ def joined(comm: MPI.Comm | None, mesh: Mesh, device: torch.device) -> Iterator[
             dist.destroy_process_group()
 
 
-def _meet(comm: MPI.Comm, host: str) -> TCPStore:
+def _meet(comm: "MPI.Comm", host: str) -> TCPStore:
     """Return where all ranks find each other's addresses, at a port that rank 0's kernel chooses."""
     if comm.Get_rank() == 0:
         store = TCPStore(host, 0, comm.Get_size(), is_master=True, wait_for_workers=False)

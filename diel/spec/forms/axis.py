@@ -1,7 +1,5 @@
 """An axis: an ordered sequence of points, each giving one or more parameters a value."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -28,12 +26,12 @@ class Points:
     """Whether a file had them as texts, so that their types were inferred."""
 
     @classmethod
-    def of_rows(cls, parameters: tuple[str, ...], rows: Sequence[Sequence[Any]]) -> Points:
+    def of_rows(cls, parameters: tuple[str, ...], rows: Sequence[Sequence[Any]]) -> "Points":
         """Make points of rows: each row has the values of one point."""
         return cls(parameters, tuple([row[place] for row in rows] for place in range(len(parameters))))
 
     @classmethod
-    def counted(cls, label: str, size: int) -> Points:
+    def counted(cls, label: str, size: int) -> "Points":
         """Make points that are numbers from 0 on: of a search or a loop, and replicas."""
         return cls((bare(label),), (range(size),))
 

@@ -1,7 +1,5 @@
 """`diel params`: shows, sets, compares and promotes the hyperparameters of a project."""
 
-from __future__ import annotations
-
 import click
 
 from diel.cli.commands.params.change import promote, set_

@@ -1,7 +1,5 @@
 """`diel params set` and `diel params promote`: values of hyperparameters for all later runs of a project."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path

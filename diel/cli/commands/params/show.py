@@ -1,7 +1,5 @@
 """`diel params show`: the hyperparameters of a workflow or a run, and where their values come from."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """How the period of a pendulum grows with its amplitude."""
 
-from __future__ import annotations
-
 from math import pi
 from typing import TypedDict
 
