@@ -3,7 +3,7 @@
 Whoever writes a record makes it of one of these types, and whoever reads one gets it: mypy names the field
 that a writer forgot, and the places that have to deal with a new kind. At run time they are plain dicts, as
 the JSON reader makes them (docs/decisions/039). So `status`, `plan` and workers import it under
-TYPE_CHECKING. `form` says what is wrong with a damaged record: for that a type has words and bounds beside it.
+TYPE_CHECKING. `form` says what is wrong with a damaged record: for that a type has words and bounds too.
 
 An optional key is one that older runs lack, or that is written only where it says something.
 `time` is in seconds since the epoch; the ledger stamps what a controller writes.
