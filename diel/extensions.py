@@ -2,10 +2,12 @@
 
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diel.errors import UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 MODULES = "diel.modules"
 WORKFLOWS = "diel.workflows"
@@ -14,7 +16,7 @@ SEARCHERS = "diel.searchers"
 
 
 @cache
-def entry_points_of(group: str) -> dict[str, EntryPoint]:
+def entry_points_of(group: str) -> "dict[str, EntryPoint]":
     """Return the entry points of a group, by name; none is imported. Raise UsageError where two packages have
     different ones of the same name."""
     from importlib.metadata import entry_points  # here: a run on one machine without a search needs none
@@ -65,5 +67,5 @@ def class_named(group: str, name: str, base: type[Any]) -> Any:
     return entry
 
 
-def _package(point: EntryPoint) -> str:
+def _package(point: "EntryPoint") -> str:
     return point.dist.name if point.dist is not None else "an unnamed package"

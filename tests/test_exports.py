@@ -205,7 +205,7 @@ def test_the_workflows_own_files_stay_as_they_are(project: Project, target: str,
     ("path", "told"),
     [
         ("helper.py", "a source of module 'lab:f'"),
-        ("lab.py", "a source of module 'lab:f'"),
+        ("lab.py", "module 'lab:f'"),
         ("below/part.yaml", "a workflow that this one reads"),
         ("below/text.in", "files.t of 'p.s'"),
         ("below/points.csv", "the file of axis 'p.m'"),

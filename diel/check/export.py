@@ -166,8 +166,9 @@ def own_files(document: Document, path: Path, modules: Mapping[str, Module]) -> 
     workflow, owners = document.spec, {os.path.realpath(path): "the workflow file"}
     owners |= {os.path.realpath(source): "a workflow that this one reads" for source in document.included}
     for source in modules.values():
-        files = [str(source.path), *(file for file, _ in source.files)]
-        owners |= dict.fromkeys(map(os.path.realpath, files), f"a source of module '{source.reference}'")
+        files = (os.path.realpath(file) for file, _ in source.files)
+        owners |= dict.fromkeys(files, f"a source of module '{source.reference}'")
+        owners[os.path.realpath(source.path)] = f"module '{source.reference}'"
     owners |= own_places(document, path.parent.absolute())
     owners[os.path.realpath(path.parent / "modules")] = "in the directory of the modules"
     for name, stage in workflow.stages.items():

@@ -13,6 +13,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from diel.artifacts import Artifacts, Values
 from diel.attempt.addresses import interfaces
@@ -27,8 +28,6 @@ from diel.carried import PYTHON
 from diel.context import Context
 from diel.errors import counted
 from diel.files import put
-from diel.journal import records
-from diel.journal.records import Record
 from diel.paths import RunPaths
 from diel.services.client import in_url
 from diel.services.endpoint import (
@@ -41,8 +40,12 @@ from diel.services.endpoint import (
     read_token,
     write_endpoint,
 )
-from diel.spec import Ready, Service
 from diel.states import FailureClass
+
+if TYPE_CHECKING:
+    from diel.journal import records
+    from diel.journal.records import Record
+    from diel.spec import Ready, Service
 
 TICK = 0.1
 """Seconds between two looks at the process and at the controller's wishes."""
@@ -81,7 +84,7 @@ class Line:
     def url(self) -> str:
         return f"http://{self.host}:{self.port}"
 
-    def is_well(self, ready: Ready, patience: float) -> bool:
+    def is_well(self, ready: "Ready", patience: float) -> bool:
         """Return whether it answers as promised, within so many seconds."""
         if ready.tcp:
             try:
