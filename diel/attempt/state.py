@@ -332,7 +332,8 @@ class Loaded(NamedTuple):
 
     def _called(self, key: str, places: Sequence[Any], named: Mapping[str, Any]) -> Any:
         sys.path[:] = self.path
-        if self.state is not _before[0] or _modules != [len(sys.modules)]:
+        # All calls share the object that decimal keeps in this context, and a function may change it.
+        if self.state is not _before[0] or _modules != [len(sys.modules)] or "decimal" in sys.modules:
             _put_back(self.state)
         _seed(key)
         _importer.append(self.file)

@@ -105,6 +105,22 @@ def test_what_a_function_changes_of_its_process_is_put_back(project: Project) ->
     assert not said.pop().startswith("0777")
 
 
+def test_a_context_of_decimal_that_an_import_made_is_each_tasks_own(project: Project) -> None:
+    """The import of this file leaves all as it was: only the object that its tasks share is another one."""
+    project.module(
+        "digits",
+        """
+        import decimal
+
+        def widen(i):
+            before = decimal.getcontext().prec
+            decimal.getcontext().prec = 50
+            return {"before": before}
+        """,
+    ).workflow("axes: {i: {range: 12}}\nstages: {widen: {over: [i], module: digits:widen}}")
+    assert project.run("--no-cache").values("widen", "before") == [28] * 12
+
+
 def test_what_draws_without_a_seed_draws_the_same_in_any_order_and_bundle(project: Project) -> None:
     forward = project.workflow(FLOW.replace("POINTS", "range: 24")).run("--site", "one", "--no-cache")
     drawn = forward.values("draw", "drawn")
