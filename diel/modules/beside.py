@@ -169,7 +169,8 @@ class _Finder(PathFinder):
         if notes.get(path) != version and self.sources.folder and os.getpid() != self.process:
             with suppress(OSError), open(self._notes, "a") as file:  # what a fork has in memory is lost
                 file.write(f"{json.dumps([path, version])}\n")
-        notes[path] = min(version, notes.get(path, version))  # the first time: it may have changed since
+        first = self.in_place.get(path) if isinstance(version, int) else None
+        notes[path] = version if first is None else min(version, first)  # it may have changed since
 
     @property
     def _notes(self) -> str:
