@@ -582,7 +582,9 @@ RESTORED = {
     "below": "echo > {path}/deep/extra; rm {path}/deep/extra",
     "another in its place": "mv {path} {path}.away; mkdir {path}; rmdir {path}; mv {path}.away {path}",
     "one below in its place": "mv {path}/deep {path}/x; mv {path}/x {path}/deep",
-    "beside what Python caches": "mkdir {path}/__pycache__; echo > {path}/extra; rm {path}/extra",
+    # as long as the kernel's clock tells them apart
+    "beside what Python caches": "mkdir {path}/__pycache__; until find {path} -newer {path}/__pycache__ | grep -q .; "
+    "do echo > {path}/extra; rm {path}/extra; done",
     "renamed within": "mv {path}/deep/b {path}/deep/c; mv {path}/deep/c {path}/deep/b",
 }
 
