@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import signal
@@ -54,6 +55,15 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("DIEL_") or name in _COLOUR:
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def own_leaks(clean_environment: None) -> Iterator[None]:
+    """Has a file that a test opened and lost fail this test, and not one that runs later."""
+    before = set(os.listdir("/proc/self/fd"))
+    yield
+    if set(os.listdir("/proc/self/fd")) - before:
+        gc.collect()
 
 
 @pytest.fixture(scope="session")

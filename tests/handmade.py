@@ -25,6 +25,21 @@ GONE: dict[str, Any] = {"host": HOST, "pid": 2**22 + 1, "started": 1.0}
 """A process that there is not: pids do not go that far."""
 
 
+class Segment(SegmentWriter):
+    """One that is open only while lines are written: no test has to end it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.close()
+
+    def append(self, *records: Any) -> int:
+        self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND)
+        try:
+            return super().append(*records)
+        finally:
+            self.close()
+
+
 class Laid:
     """The files of a run on its way: folders, a lease, a segment of its controller, and one of a worker."""
 
@@ -37,8 +52,8 @@ class Laid:
         me = psutil.Process()
         lease = {"host": HOST, "pid": me.pid, "started": me.create_time()} if alive else GONE
         self.lease(1, **lease)
-        self.controller = SegmentWriter(self.paths.controller_segment(1))
-        self.worker = SegmentWriter(self.paths.journal / WORKER)
+        self.controller = Segment(self.paths.controller_segment(1))
+        self.worker = Segment(self.paths.journal / WORKER)
         self.write("controller", epoch=1, **lease)
 
     def lease(self, epoch: int, **process: Any) -> None:

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from diel.journal.segment import SegmentWriter
 from diel.page import head, timeline
 from diel.page.panel import Facts, Plot
 from diel.page.plot import stage_colour
 from diel.page.run_view import RunView
-from tests.handmade import GONE, Handmade
+from tests.handmade import GONE, Handmade, Segment
 
 SITE = '{"name": "s", "scheduler": "local", "pools": {"local": {"cores": 4}}}'
 TEXT = "stages:\n  a: {command: [x], resources: {ranks: 2}}\n"
@@ -100,8 +99,8 @@ def resumed(run: Handmade) -> Handmade:
     """Its controller and workers were killed 6 s after it began, while `a/1` ran; resumed an hour later."""
     run.done("a", 0).work("start", "a", 1)
     run.clock += 3600
-    run.controller = SegmentWriter(run.paths.controller_segment(2))
-    run.worker = SegmentWriter(run.paths.journal / "worker-0002-node-8-abc.jsonl")
+    run.controller = Segment(run.paths.controller_segment(2))
+    run.worker = Segment(run.paths.journal / "worker-0002-node-8-abc.jsonl")
     run.write("controller", epoch=2, **GONE, idle=3600.0)
     run.lease(2, **GONE)
     return run.done("a", 1).end("cancelled")
