@@ -219,7 +219,7 @@ class _Finder(PathFinder):
                 yield path
                 if path.endswith(".py"):
                     roots[0] = Path(path).parent
-                    yield from map(str, files_of(Importer(Path(path), tuple(roots))))
+                    yield from map(str, _files_at(Path(path), tuple(roots), os.stat(path).st_ctime_ns))
         yield from map(str, imported_by(text, [Path(folder), *roots]))
 
 
@@ -307,8 +307,14 @@ def files_of(importer: Importer, kept: Callable[[str], bytes | None] = lambda _:
 def imported_by(text: str, folders: Sequence[Path]) -> Iterator[Path]:
     """Yield the files that a command imports by `-m NAME` or an import in it, and those that these import."""
     for name in _NAMED.findall(text):
-        for file in _placed(f"{name}.__main__", folders):
-            yield from (file, *files_of(Importer(file, tuple(folders))))
+        for file in _placed(f"{name}.__main__", folders) if name.partition(".")[0] != "diel" else ():
+            yield from (file, *_files_at(file, tuple(folders), os.stat(file).st_ctime_ns))
+
+
+@cache
+def _files_at(file: Path, folders: tuple[Path, ...], _: int) -> tuple[Path, ...]:
+    """Return what a program in Python imports, looked for once: a run whose files change is told so."""
+    return files_of(Importer(file, folders))
 
 
 def imports(path: Path, folders: Iterable[Path]) -> tuple[str, ...]:
