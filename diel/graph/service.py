@@ -77,8 +77,7 @@ def check_services(graph: StageGraph) -> Iterator[Violation]:
             if before != other:
                 message = f"'{before}' and '{other}' share the variable {variable_of(other)}_URL"
                 yield Violation(message, "rename one of them", ("stages", name, "services", number))
-        reloads = stage.service is not None and stage.service.reload is not None
-        if reloads and not any(edge.renewed for edge in graph.into(name)):
+        if stage.service and stage.service.reload and not any(edge.renewed for edge in graph.into(name)):
             hint = "read one from a loop: inputs: {model: {from: train.model, at: {round: last}}}; or drop it"
             yield Violation("nothing makes newer inputs for it", hint, ("stages", name, "service", "reload"))
         yield from _turn_flaws(graph, name)

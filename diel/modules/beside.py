@@ -138,10 +138,8 @@ class _Finder(PathFinder):
 
     def _of_pickle(self, name: str) -> ModuleSpec | None:
         """Find the file of a stage's function, some of whose objects another stage reads."""
-        for facts in self.sources.modules.values():
-            if name_of(facts["path"], facts["digest"]) == name:
-                return self._spec(name, facts["path"])
-        return None
+        files = ((facts["path"], facts["digest"]) for facts in self.sources.modules.values())
+        return next((self._spec(name, file[0]) for file in files if name_of(*file) == name), None)
 
     def _spec(self, name: str, path: str) -> ModuleSpec | None:
         if not path.endswith(".py"):
