@@ -429,7 +429,7 @@ def test_a_resumed_round_is_answered_and_audited_as_if_it_had_not_been_interrupt
     def found(made: Project) -> tuple[list[Any], Any]:
         rows = json.loads(made.diel("results", "simulate", "--json").splitlines()[0])["rows"]
         columns = [f"simulate.{name}" for name in ("y", "simulated")]
-        return [[row[column] for column in columns] for row in rows], told(made)["audit"]
+        return [[row[column] for column in columns] for row in rows], told(made)
 
     text = RESUMED.replace("AUDIT", "audit: 0.5")
     for name in ("made", "whole"):
@@ -440,11 +440,13 @@ def test_a_resumed_round_is_answered_and_audited_as_if_it_had_not_been_interrupt
     made.run(code=1)
     (made.folder / "go").touch()
     made.diel("resume")
-    (values, audit), expected = found(made), found(whole)
-    assert (values, audit) == expected
+    (values, said), (expected, whole_said) = found(made), found(whole)
+    assert values == expected
+    for name in ("n_lookup", "simulated", "audit"):
+        assert said[name] == whole_said[name], name
     answers = [[y for y, simulated in values[12 * number :][:12] if not simulated] for number in range(3)]
     assert [set(of_round) for of_round in answers] == [{0.5}, {1.5}, {2.5}]
-    assert 0 < audit["audited"] == 36 - sum(map(len, answers))
+    assert 0 < said["audit"]["audited"] == said["simulated"] == 36 - sum(map(len, answers))
 
 
 # --- what goes wrong ------------------------------------------------------------------------------

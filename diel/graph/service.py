@@ -86,7 +86,7 @@ def check_services(graph: StageGraph) -> Iterator[Violation]:
 def _turn_flaws(graph: StageGraph, name: str) -> Iterator[Violation]:
     """Check that a service takes what one loop makes, and that tasks ask it in the order of its rounds."""
     workflow, over = graph.workflow, graph.workflow.stages[name].over
-    axes = {label: axis for label, axis in workflow.axes.items() if axis.adaptive}
+    axes = [label for label, axis in workflow.axes.items() if axis.adaptive]
     for edge in graph.into(name):
         if edge.renewed and len(edge.chosen) > 1:
             hint = "let a stage over the loop pick from the others, and take what that makes"
@@ -97,9 +97,8 @@ def _turn_flaws(graph: StageGraph, name: str) -> Iterator[Violation]:
     for (service, label, *picks), (use, edge) in turns.items():
         if picks or label not in over or name in late_stages(graph, label, edge.upstream):
             continue
-        for other in axes:
-            if other not in over or other in (label, *edge.matched):
-                continue
+        others = [other for other in axes if other in over and other not in (label, *edge.matched)]
+        for other in others:
             judge = judge_of(workflow, other)
             if label not in judge.context and (judge.stages or any(other in turn[1:] for turn in turns)):
                 message = (

@@ -275,7 +275,7 @@ def imports_beyond(key: Sequence[tuple[str, str]]) -> dict[str, str]:
 
 def hidden_package(error: BaseException | None) -> str:
     """Return which file of a user hides the package of which an error misses a part; empty if none does."""
-    while error is not None:
+    for _ in range(9):  # an error may be its own cause
         place = getattr(error, "obj", None) if isinstance(error, AttributeError) else error
         name = getattr(place, "name" if isinstance(place, ImportError) else "__name__", None)
         top = name.partition(".")[0] if isinstance(place, ImportError | ModuleType) and name else ""
@@ -284,7 +284,7 @@ def hidden_package(error: BaseException | None) -> str:
             places = [place for place in sys.path if not _finder.importer.covers(place)]
             if (installed := PathFinder.find_spec(top, places)) is not None:
                 return f"; {own.origin} hides the package {installed.origin}: give it another name"
-        error = error.__cause__ or error.__context__
+        error = getattr(error, "__cause__", None) or getattr(error, "__context__", None)
     return ""
 
 
