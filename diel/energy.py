@@ -95,8 +95,7 @@ def _processors() -> Iterator[Counter]:
 
 
 def _number(path: str) -> float:
-    with open(path, encoding="ascii") as file:
-        return int(file.read()) / 1e6
+    return int(Path(path).read_bytes()) / 1e6
 
 
 def _gpus() -> Iterator[Counter]:

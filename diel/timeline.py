@@ -546,10 +546,7 @@ def last_start(piece: bytes) -> tuple[Began | None, int]:
         record = decode(piece[at : end if end >= 0 else None])
         if record is None or record["event"] != "start":
             continue
-        try:
-            return Began(
-                record["stage"], int(record["index"]), int(record["attempt"]), float(record["time"])
-            ), at
-        except (KeyError, TypeError, ValueError):
-            continue
+        with suppress(KeyError, TypeError, ValueError):
+            number, time = int(record["attempt"]), float(record["time"])
+            return Began(record["stage"], int(record["index"]), number, time), at
     return None, -1

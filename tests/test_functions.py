@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -82,6 +83,82 @@ def test_a_file_beside_the_workflow_is_found_by_resume_and_does_not_hide_pythons
     assert "/mine.py: its content is another (read by a)" in project.diel("resume", "last", code=2)
     project.diel("resume", "last", "--update")
     assert (project.newest().value("a", "result"), project.newest().value("b", "result")) == (True, [1])
+
+
+def test_a_file_of_the_user_that_hides_a_package_is_named_where_a_part_of_that_is_missing(
+    tmp_path: Path,
+) -> None:
+    project = Project(tmp_path).workflow(
+        """
+        stages:
+          a: {module: "top:go"}
+          b: {module: "inside:go"}
+          c: {module: "inside:attribute"}
+          d: {module: "inside:caught"}
+          e: {module: "inside:other"}
+        """
+    )
+    (tmp_path / "sklearn.py").write_text("from sklearn.base import clone\n")
+    (tmp_path / "scipy.py").write_text("import math\n")
+    (tmp_path / "top.py").write_text("import sklearn\ndef go(): ...\n")
+    (tmp_path / "inside.py").write_text(
+        "import scipy\n"
+        "def go():\n    import scipy.optimize\n"
+        "def attribute():\n    return scipy.optimize\n"
+        "def other():\n    return scipy.math.none\n"
+        "def caught():\n"
+        "    try:\n        from scipy import optimize\n"
+        "    except ImportError:\n        raise RuntimeError('no minimizer')\n"
+    )
+    run = project.run(code=1)
+    messages = {record["stage"]: record["message"] for record in run.records("fail")}
+    for stage, hidden in {"a": "sklearn", "b": "scipy", "c": "scipy", "d": "scipy"}.items():
+        assert f"{tmp_path}/{hidden}.py hides the package " in messages[stage]
+        assert f"/site-packages/{hidden}/__init__.py: give it another name" in messages[stage]
+        assert "; install" not in messages[stage]
+    assert "hides" not in messages["e"]
+
+
+def test_what_lies_in_a_zip_is_imported_as_python_does_and_counts_for_the_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By `sys.path` of a function's file, or PYTHONPATH; also a part of a package in two places."""
+
+    def pack(number: int) -> None:
+        with ZipFile(tmp_path / "parts.zip", "w") as file:
+            file.writestr("plain.py", f"size = {number}\n")
+            file.writestr("apart/", "")  # a folder that a zip does not list is no part of a package
+            file.writestr("apart/second.py", f"from apart.first import size\nsecond = size + {number}\n")
+            file.writestr("whole/__init__.py", "")
+            file.writestr("whole/inner.py", f"def go():\n    return {number}\n")
+
+    pack(1)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "parts.zip"))
+    (tmp_path / "apart").mkdir()
+    (tmp_path / "apart/first.py").write_text("size = 10\n")
+    (tmp_path / "mine.py").write_text(
+        "import sys\nfrom pathlib import Path\n"
+        "sys.path.append(str(Path(__file__).parent / 'parts.zip'))\n"
+        "import plain\nfrom apart.second import second\n"
+        "def go():\n    from whole import inner\n    return [plain.size, second, inner.go()]\n"
+    )
+    project = Project(tmp_path).workflow(
+        """
+        stages:
+          a: {module: "mine:go"}
+          b: {module: "whole.inner:go"}
+        """
+    )
+
+    def results() -> tuple[object, object]:
+        run = project.run()
+        return run.value("a", "result"), run.value("b", "result")
+
+    assert results() == ([1, 11, 1], 1)
+    assert results() == ([1, 11, 1], 1)
+    assert project.newest().counts("a") == project.newest().counts("b") == {"cached": 1}
+    pack(2)
+    assert results() == ([2, 12, 2], 2)
 
 
 def test_what_is_wrong_is_told_at_its_place_before_anything_runs(project: Project) -> None:

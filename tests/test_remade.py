@@ -57,6 +57,30 @@ def test_readers_of_another_result_are_computed_again(tmp_path: Path) -> None:
     assert made.diel("results", "last", "match.v", "--csv").splitlines()[1:] == ["0,1", "1,1", "2,1"]
 
 
+def test_resume_says_of_each_file_whether_it_is_gone_or_another_and_who_made_it(tmp_path: Path) -> None:
+    made = Project(tmp_path).workflow(
+        """
+        axes: {i: {range: 3}}
+        stages:
+          make: {over: [i], command: 'mkdir d; echo 1 > x; echo 1 > d/y', outputs: {x: x, d: d}}
+          last:
+            over: [i]
+            inputs: {x: make.x, d: make.d}
+            command: 'test -e $DIEL_RUN_DIR/go'
+        """
+    )
+    run = made.run(code=1)
+    (run.task_dir("make", 0) / "x").unlink()
+    (run.task_dir("make", 1) / "x").write_text("12\n")
+    (run.task_dir("make", 2) / "d/y").unlink()
+    (run.root / "go").touch()
+    assert (
+        "flow-1/tasks/make/0/x of make/0: it is gone; "
+        "flow-1/tasks/make/1/x of make/1: it has 3 bytes and had 2; "
+        "flow-1/tasks/make/2/d of make/2: its file 'y' is gone; make/0-2 will run again, for others have yet to read what they made"
+    ) in " ".join(made.diel("resume").split())
+
+
 def test_the_same_result_makes_nothing_else_again(tmp_path: Path) -> None:
     made, run = interrupted(tmp_path, LINEAR.replace("WRITTEN", "5"), "make")
     made.diel("resume")

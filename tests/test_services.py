@@ -79,6 +79,10 @@ MODULES = (
         return {"greeting": greeting}
 
     @diel.module(kind="analysis")
+    def last(context: diel.Context, wrong: float, x: float):
+        return {"greeting": context.service("serve").get("/")["greeting"], "pid": x}
+
+    @diel.module(kind="analysis")
     def refused(context: diel.Context):
         try:
             urllib.request.urlopen(environment()["DIEL_SERVICE_SERVE_URL"] + "/")
@@ -619,6 +623,44 @@ def test_a_resumed_round_is_answered_by_the_model_of_the_round_before(tmp_path: 
         "check": ["0", "1", "2"],
         "end": ["2"],
     }
+
+
+def test_what_waits_for_the_end_of_a_loop_is_answered_by_its_last_model(tmp_path: Path) -> None:
+    """The loop is over while its last training goes on, and trials of a search come one by one."""
+    made = project(
+        tmp_path,
+        RELOADING.replace("ROUNDS", "5, until: judge.wrong > 1").replace(
+            "n: {range: 2}",
+            "trial: {search: {trials: 3, parallel: 1, seed: 1, minimize: late.pid, parameters: [x]}}",
+        )
+        + """
+      ask: {over: [round], module: "tools:ask", services: [serve]}
+      judge:
+        over: [round]
+        command: 'echo "{\\"wrong\\": ${{ round }}}" > "$DIEL_RESULT"'
+        outputs: {wrong: {value: float}}
+        after: [ask]
+      learn:
+        over: [round]
+        command: |
+          until test ${{ round }} -lt 2 -o -e "$DIEL_RUN_DIR/go"; do read -t 0.05 <> <(:) || true; done
+          echo '{"name": "${{ round }}"}' > "$DIEL_RESULT"
+        outputs: {name: {value: str}}
+        after: [ask]
+      soon: {command: "true", inputs: {wrong: {from: judge.wrong, at: {round: last}}}}
+      then: {command: "true", after: [soon]}
+      go: {command: 'touch "$DIEL_RUN_DIR/go"', after: [then]}
+      late:
+        over: [trial]
+        module: "tools:last"
+        services: [serve]
+        params: {x: "${{ hp.x }}"}
+        inputs: {wrong: {from: judge.wrong, at: {round: last}}}
+    hyperparameters: {x: {type: float, default: 0.5, low: 0, high: 1}}
+    """,
+    )
+    made.machine("wide", 4).run("--site", "wide")
+    assert greetings(made, "late") == ["2", "2", "2"]
 
 
 def test_a_model_that_a_service_refuses_answers_nobody_and_holds_nobody_up(tmp_path: Path) -> None:

@@ -401,35 +401,52 @@ def test_what_has_decided_stays_and_is_marked_and_all_else_is_made_again(tmp_pat
     assert made.run().values("share", "sum") == [sum(range(20)), sum(range(20, 40))]
 
 
-def test_a_resumed_round_is_answered_by_the_model_of_the_round_before(tmp_path: Path) -> None:
-    made = project(
-        tmp_path,
-        """
-        axes: {round: {loop: {max: 3}}}
-        stages:
-          serve:
-            module: "tools:constant"
-            inputs: {value: {from: learn.value, at: {round: last}, initially: 0.5}}
-            service: {ready: {http: /health}, reload: true, shared_cores: true}
-          hold: {over: [round], command: 'test ${{ round }} != 1 -o -e "$DIEL_RUN_DIR/go"'}
-          simulate:
-            over: [round]
-            after: [hold]
-            module: "tools:simulate"
-            params: {x: -1.0}
-            surrogate: {service: serve, tolerance: .inf}
-          learn:
-            over: [round]
-            after: [simulate]
-            command: 'echo "{\\"value\\": ${{ round + 1.5 }}}" > "$DIEL_RESULT"'
-            outputs: {value: {value: float}}
-        """,
-    )
-    run = made.run(code=1)
-    (run.root / "go").touch()
+RESUMED = """
+    axes: {round: {loop: {max: 3}}, n: {range: 12}}
+    stages:
+      serve:
+        module: "tools:constant"
+        inputs: {value: {from: learn.value, at: {round: last}, initially: 0.5}}
+        service: {ready: {http: /health}, reload: true, shared_cores: true}
+      hold: {over: [round], command: 'test ${{ round }} != 1 -o -e "$DIEL_RUN_DIR/../../go"'}
+      simulate:
+        over: [round, n]
+        after: [hold]
+        module: "tools:simulate"
+        params: {x: "${{ -1.0 - n }}"}
+        surrogate: {service: serve, tolerance: .inf, AUDIT}
+      learn:
+        over: [round]
+        after: [simulate]
+        command: 'echo "{\\"value\\": ${{ round + 1.5 }}}" > "$DIEL_RESULT"'
+        outputs: {value: {value: float}}
+"""
+
+
+def test_a_resumed_round_is_answered_and_audited_as_if_it_had_not_been_interrupted(tmp_path: Path) -> None:
+    """Its model is that of the round before, for those too that another model's audit simulated."""
+
+    def found(made: Project) -> tuple[list[Any], Any]:
+        rows = json.loads(made.diel("results", "simulate", "--json").splitlines()[0])["rows"]
+        columns = [f"simulate.{name}" for name in ("y", "simulated")]
+        return [[row[column] for column in columns] for row in rows], told(made)
+
+    text = RESUMED.replace("AUDIT", "audit: 0.5")
+    for name in ("made", "whole"):
+        (tmp_path / name).mkdir()
+    made, whole = (project(tmp_path / name, text) for name in ("made", "whole"))
+    (whole.folder / "go").touch()
+    whole.run()
+    made.run(code=1)
+    (made.folder / "go").touch()
     made.diel("resume")
-    rows = json.loads(made.diel("results", "simulate.y", "--json").splitlines()[0])["rows"]
-    assert [row["simulate.y"] for row in rows] == [0.5, 1.5, 2.5]
+    (values, said), (expected, whole_said) = found(made), found(whole)
+    assert values == expected
+    for name in ("n_lookup", "simulated", "audit"):
+        assert said[name] == whole_said[name], name
+    answers = [[y for y, simulated in values[12 * number :][:12] if not simulated] for number in range(3)]
+    assert [set(of_round) for of_round in answers] == [{0.5}, {1.5}, {2.5}]
+    assert 0 < said["audit"]["audited"] == said["simulated"] == 36 - sum(map(len, answers))
 
 
 # --- what goes wrong ------------------------------------------------------------------------------

@@ -224,9 +224,7 @@ def hold_file(name: str, path: str, promise: "Output", sizes: Sizes) -> None:
         return check_path(name, path, promise, sizes)
     labelled = promise.units is not None and not lacking(path) and format_of(path) != "frames"
     if promise.inside is not None or set(promise.promises) - {"units"} or labelled:
-        from diel.artifacts.contents import (
-            check_contents,  # here: it needs the libraries that read such files
-        )
+        from diel.artifacts.contents import check_contents  # here: libraries that read such files
 
         check_contents(name, path, promise, sizes)
 

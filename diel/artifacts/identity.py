@@ -99,14 +99,10 @@ def _listed(path: str) -> Listed:
     """Return the files of a directory as they were listed; empty where nobody did, as in older runs."""
     for folder in Path(path).parents:
         if folder.name == "tasks":
-            try:
-                with open(
-                    list_file(str(folder.parent), path[len(str(folder)) + 1 :]), encoding="utf-8"
-                ) as file:
-                    listing: Listed = json.load(file)
-                    return listing
-            except (OSError, ValueError):
-                continue
+            with suppress(OSError, ValueError):
+                place = list_file(str(folder.parent), path[len(str(folder)) + 1 :])
+                listing: Listed = json.loads(Path(place).read_bytes())
+                return listing
     return {}
 
 

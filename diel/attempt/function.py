@@ -25,7 +25,7 @@ from diel.attempt.stream import class_of, close_streams
 from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.context import Context
 from diel.errors import DielError, Interrupted, ModuleError, Pruned
-from diel.modules.beside import changed_in_place
+from diel.modules.beside import changed_in_place, hidden_package
 from diel.modules.catalogue import Module
 from diel.states import FailureClass
 
@@ -127,7 +127,8 @@ def _failure(kind: str, prefix: str, error: BaseException) -> Failure:
         text = str(error)
     except Exception:  # the module's own class, whose text can fail too
         text = ""
-    return Failure(kind, f"{prefix}{type(error).__name__}{': ' if text else ''}{text}", traceback=trace)
+    text = f"{prefix}{type(error).__name__}{': ' if text else ''}{text}{hidden_package(error)}"
+    return Failure(kind, text, traceback=trace)
 
 
 def call_apart(

@@ -177,10 +177,7 @@ def killer_of(exit_code: int | None, stderr: str, *, launched: bool) -> signal.S
     if launched:
         killed = exit_code == 128 + signal.SIGKILL or _BY_LAUNCHER.search(stderr)
         return signal.SIGKILL if killed and not _OTHERWISE.search(stderr) else None
-    for number in (signal.SIGKILL, signal.SIGTERM):
-        if exit_code == 128 + number:
-            return number
-    return None
+    return next((n for n in (signal.SIGKILL, signal.SIGTERM) if exit_code == 128 + n), None)
 
 
 def message_of_mpiexec(stdout: str) -> str:

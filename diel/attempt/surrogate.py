@@ -59,9 +59,7 @@ def ask(paths: RunPaths, work: Work, request: Request) -> Consulted:
         return Consulted(None, 0.0, unasked=question or "")
     began = time.perf_counter()
     try:
-        from diel.services.client import (
-            wary_client,
-        )  # it loads the HTTP client, which other workers do not need
+        from diel.services.client import wary_client  # it loads HTTP, which other workers do not need
 
         client = wary_client(paths.root, surrogate.service, question.replicas)
         answers = question.answers

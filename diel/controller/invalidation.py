@@ -14,13 +14,14 @@ import socket
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 
-from diel.artifacts import files_of, is_same
+from diel.artifacts import differences, files_of, text_of
 from diel.axes.adaptive import Adaptive, SearchAxis
 from diel.axes.domain import Group
 from diel.errors import UsageError, did_you_mean
 from diel.graph import StageGraph
 from diel.graph.judge import deciding, references_of
 from diel.graph.stage_graph import reach
+from diel.journal.records import Result
 from diel.journal.segment import SegmentWriter, worker_segment_name
 from diel.paths import RunPaths
 from diel.results import RunReader
@@ -39,23 +40,25 @@ Others = Mapping[str, dict[int, Outputs]]
 """By stage, tasks that are made again, or were, with the digests of their outputs."""
 
 
-def find_missing(run: RunReader) -> tuple[Again, Others]:
-    """Return the tasks whose files are gone or others by now, and still to be read, with what they had made.
-    They have no result any more in `view`."""
+def find_missing(run: RunReader) -> tuple[Again, Others, list[str]]:
+    """Return the tasks whose files are gone or others by now, and still to be read, with what they had made,
+    and what is wrong with a file of each. They have no result any more in `view`."""
     digests: dict[str, dict[int, Outputs]] = {}
     readers = Readers(link for link in reading(run.links) if _may_be_file(run, link))
     axes = {(link.edge.upstream, str(link.edge.output)) for link in run.links if _is_read_anew(run, link)}
     missing: dict[str, dict[int, int]] = {}
+    texts: list[str] = []
     for name in reversed(run.graph.order):  # readers first: one that runs again needs its own inputs
-        stage = run.stages[name]
-        outputs = _lost(run, readers, axes, name)
-        lost = {index: stage.history.result_attempt(index) for index in outputs}
+        stage, found = run.stages[name], _lost(run, readers, axes, name)
+        outputs = {index: outputs_digests(record) for index, (record, _) in found.items()}
+        lost = {index: stage.history.result_attempt(index) for index in found}
+        texts += [text for _, text in found.values()]
         for index, attempt in lost.items():
             stage.history.lose(index, attempt)
         if lost:
             missing[name], digests[name] = lost, outputs
         readers.count_ended(stage)
-    return missing, digests
+    return missing, digests, texts
 
 
 def _is_read_anew(run: RunReader, link: Link) -> bool:
@@ -77,11 +80,12 @@ def _may_be_file(run: RunReader, link: Link) -> bool:
     return module is None or returns is None or link.edge.output in module.signature.artifacts
 
 
-def _lost(run: RunReader, readers: Readers, axes: set[Place], name: str) -> dict[int, Outputs]:
+def _lost(run: RunReader, readers: Readers, axes: set[Place], name: str) -> dict[int, tuple[Result, str]]:
+    """Return the latest records of tasks of which a file is not as it was made, and what is wrong with it."""
     outputs = [place[1] for place in {*readers.links, *axes} if place[0] == name]
-    missing: dict[int, Outputs] = {}
+    missing: dict[int, tuple[Result, str]] = {}
     for record in run.results(name, b'"artifacts":{') if outputs else ():
-        index = record["index"]
+        index, home = record["index"], artifact_home(record, run.paths.root)
         needed = (
             file
             for output in outputs
@@ -89,11 +93,12 @@ def _lost(run: RunReader, readers: Readers, axes: set[Place], name: str) -> dict
             and ((name, output) in axes or not readers.done_with((name, output), index))
             for file in files_of(record["artifacts"][output])
         )
-        home = artifact_home(record, run.paths.root)
-        if not all(is_same(f"{home}/{file['path']}", file) for file in needed):
-            missing[index] = outputs_digests(record)
-        else:
-            missing.pop(index, None)
+        missing.pop(index, None)
+        for file in needed:
+            if changes := differences(f"{home}/{file['path']}", file["digest"], file.get("identity", "")):
+                place = f"{os.path.basename(home)}/{file['path']}"
+                missing[index] = record, f"{place} of {name}/{index}: {text_of(changes)}"
+                break
     return dict(sorted(missing.items()))
 
 
@@ -153,7 +158,7 @@ class _Outdated:
         return before != sum(map(len, self._changes.values()))
 
     def _look_at(self, stage: StageRun) -> None:
-        turns = [turn for turn in self._turns if stage.name in turn.consumers and turn.has_order(stage.name)]
+        turns = [turn for turn in self._turns if stage.name in turn.consumers]
         links = [link for link in self._view.into(stage.name) if _decides(self._view.graph, link)]
         decides = bool(stage.adaptive) or stage.name in self._lasting
         stays = stage.spec.service is not None or (decides and self._stays)
@@ -187,13 +192,9 @@ class _Outdated:
 
     def _is_answered_anew(self, turn: Turn, stage: StageRun, index: int) -> bool:
         """Return whether a later round would answer than did: it gets its result after `resume` only. What
-        was simulated needs no answer."""
-        past, up = stage.history.surrogate, turn.link.up
-        if (
-            turn.link.down.name not in stage.spec.services
-            and past
-            and not any(past.answers[index : index + 1])
-        ):
+        was simulated needs no answer, but for an audit, which is of what answered."""
+        past, up, asks = stage.history.surrogate, turn.link.up, turn.link.down.name in stage.spec.services
+        if not asks and past and index not in past.errors and not any(past.answers[index : index + 1]):
             return False
         group, rounds = turn.place(stage, index)
         again = self._changes[up.name].difference(self._remade.get(up.name, ()))

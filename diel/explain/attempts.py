@@ -159,10 +159,9 @@ def _shape(run: RunReader, site: Site, stage: str, index: int | None) -> Shape |
     last = attempts[max(attempts)] if attempts else {}
     resources = with_asked(run.workflow.stages[stage].bare.resources, last)
     changed = {} if index is None else run.history.stage(stage).resources.get(index, {})
-    for name, pool in site.pools.items():
-        if resources.pool in (None, name) and not lacks(pool, resources, scheduled=True):
-            return shape_of(name, resources.changed(changed))
-    return None
+    pools = {name: pool for name, pool in site.pools.items() if resources.pool in (None, name)}
+    large = (name for name, pool in pools.items() if not lacks(pool, resources, scheduled=True))
+    return next((shape_of(name, resources.changed(changed)) for name in large), None)
 
 
 _DURATIONS = ("walltime", "timeout", "backoff")

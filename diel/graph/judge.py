@@ -219,3 +219,10 @@ def awaited(workflow: Workflow, edge: Edge) -> list[str]:
     inside = () if edge.axis is not None else workflow.stages[edge.downstream].over
     outside = () if edge.renewed else (label for label in upstream if label not in inside)
     return [label for label in outside if label in workflow.axes and workflow.axes[label].adaptive]
+
+
+def late_stages(graph: StageGraph, label: str, maker: str) -> set[str]:
+    """Return the stages that wait for the end of a search or loop, without those that a stage waits for."""
+    waiting = [edge.downstream for edge in graph.edges if label in awaited(graph.workflow, edge)]
+    late = {name for stage in waiting for name in graph.after(stage)}
+    return {name for name in late if maker not in graph.after(name, label)}

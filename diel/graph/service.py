@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from diel.errors import did_you_mean
+from diel.graph.judge import judge_of, late_stages
 from diel.graph.stage_graph import Edge, StageGraph, reach
 from diel.modules.signature import Signature
 from diel.services import REPLICA
@@ -76,10 +77,36 @@ def check_services(graph: StageGraph) -> Iterator[Violation]:
             if before != other:
                 message = f"'{before}' and '{other}' share the variable {variable_of(other)}_URL"
                 yield Violation(message, "rename one of them", ("stages", name, "services", number))
-        reloads = stage.service is not None and stage.service.reload is not None
-        if reloads and not any(edge.renewed for edge in graph.into(name)):
+        if stage.service and stage.service.reload and not any(edge.renewed for edge in graph.into(name)):
             hint = "read one from a loop: inputs: {model: {from: train.model, at: {round: last}}}; or drop it"
             yield Violation("nothing makes newer inputs for it", hint, ("stages", name, "service", "reload"))
+        yield from _turn_flaws(graph, name)
+
+
+def _turn_flaws(graph: StageGraph, name: str) -> Iterator[Violation]:
+    """Check that a service takes what one loop makes, and that tasks ask it in the order of its rounds."""
+    workflow, over = graph.workflow, graph.workflow.stages[name].over
+    axes = [label for label, axis in workflow.axes.items() if axis.adaptive]
+    for edge in graph.into(name):
+        if edge.renewed and len(edge.chosen) > 1:
+            hint = "let a stage over the loop pick from the others, and take what that makes"
+            message = f"newer inputs come from one loop alone, not by {' and '.join(edge.chosen)}"
+            yield Violation(message, hint, edge.key)
+    asked = ((use, edge) for use in graph.into(name) if use.service for edge in graph.into(use.upstream))
+    turns = {(use.upstream, *edge.chosen): (use, edge) for use, edge in asked if edge.renewed}
+    for (service, label, *picks), (use, edge) in turns.items():
+        if picks or label not in over or name in late_stages(graph, label, edge.upstream):
+            continue
+        others = [other for other in axes if other in over and other not in (label, *edge.matched)]
+        for other in others:
+            judge = judge_of(workflow, other)
+            if label not in judge.context and (judge.stages or any(other in turn[1:] for turn in turns)):
+                message = (
+                    f"'{service}' gets newer inputs in the order of {label}, and what '{name}' asks it "
+                    f"at other points of {other} does not come in that order"
+                )
+                hint = f"leave {other} out of its `over`, or run '{service}' over {other} too"
+                yield Violation(message, hint, use.key)
 
 
 def nearest_service(workflow: Workflow, name: str) -> str:

@@ -97,6 +97,7 @@ class SurrogateHistory:
             self.answers.extend(bytes(max(0, index + 1 - len(self.answers))))
             self.answers[index] = 1
             self.answered_seconds += seconds
+            self.errors.pop(index, None)  # another model was audited
         else:
             self.simulated += 1
             self.simulated_seconds += max(0.0, seconds - answer["asked"])

@@ -75,10 +75,8 @@ def check(data: dict[str, Any], model: type[M]) -> tuple[M | None, list[Violatio
 
 def _as_written(key: Key, renamed: dict[Key, Key]) -> Key:
     """Return a key's path in the file's own words, where unknown keys were taken for known ones."""
-    for length in range(len(key), 0, -1):
-        if key[:length] in renamed:
-            return (*renamed[key[:length]], *key[length:])
-    return key
+    lengths = (length for length in range(len(key), 0, -1) if key[:length] in renamed)
+    return next(((*renamed[key[:length]], *key[length:]) for length in lengths), key)
 
 
 def _repaired(data: Any, unknown: Sequence[Key], renamed: dict[Key, Key], root: type[SpecModel]) -> Any:

@@ -77,10 +77,8 @@ def _places(expression: Expression, names: Mapping[Chain, str]) -> Iterator[tupl
 
 
 def _new_name(chain: Chain, names: Mapping[Chain, str]) -> tuple[str, int]:
-    for count in range(len(chain), 0, -1):
-        if chain[:count] in names:
-            return names[chain[:count]], count
-    return "", 0
+    counts = (count for count in range(len(chain), 0, -1) if chain[:count] in names)
+    return next(((names[chain[:count]], count) for count in counts), ("", 0))
 
 
 class Written(NamedTuple):

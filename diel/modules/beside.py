@@ -124,6 +124,9 @@ class _Finder(PathFinder):
             return spec
         if own is not None or origin is None:
             return own or spec
+        if archive := getattr(spec and spec.loader, "archive", ""):  # a zip, as a whole
+            self.note(archive, os.stat(archive).st_ctime_ns)
+            return spec
         if self.sources.folder and Path(origin) in files_of(self.importer, self.sources.kept):
             return PathFinder.find_spec(name, [place for place in everywhere if place not in places])
         return self._spec(name, origin)
@@ -135,10 +138,8 @@ class _Finder(PathFinder):
 
     def _of_pickle(self, name: str) -> ModuleSpec | None:
         """Find the file of a stage's function, some of whose objects another stage reads."""
-        for facts in self.sources.modules.values():
-            if name_of(facts["path"], facts["digest"]) == name:
-                return self._spec(name, facts["path"])
-        return None
+        files = ((facts["path"], facts["digest"]) for facts in self.sources.modules.values())
+        return next((self._spec(name, file[0]) for file in files if name_of(*file) == name), None)
 
     def _spec(self, name: str, path: str) -> ModuleSpec | None:
         if not path.endswith(".py"):
@@ -270,6 +271,21 @@ def imports_beyond(key: Sequence[tuple[str, str]]) -> dict[str, str]:
         return {}
     executed, named = _finder.executed.get(_finder.importer, {}), dict(key)
     return {path: digest for path, digest in executed.items() if path not in named}
+
+
+def hidden_package(error: BaseException | None) -> str:
+    """Return which file of a user hides the package of which an error misses a part; empty if none does."""
+    for _ in range(9):  # an error may be its own cause
+        place = getattr(error, "obj", None) if isinstance(error, AttributeError) else error
+        name = getattr(place, "name" if isinstance(place, ImportError) else "__name__", None)
+        top = name.partition(".")[0] if isinstance(place, ImportError | ModuleType) and name else ""
+        own = _finder.find_spec(top) if top else None
+        if own is not None and _finder.importer.covers(str(own.origin)):
+            places = [place for place in sys.path if not _finder.importer.covers(place)]
+            if (installed := PathFinder.find_spec(top, places)) is not None:
+                return f"; {own.origin} hides the package {installed.origin}: give it another name"
+        error = getattr(error, "__cause__", None) or getattr(error, "__context__", None)
+    return ""
 
 
 def name_of(path: str, digest: str) -> str:

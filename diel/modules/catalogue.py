@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from diel.errors import HintedError, ModuleError, Problem, UsageError, did_you_mean
 from diel.extensions import MODULES, entry_points_of
-from diel.modules.beside import Importer, Loader, enter, files_of, name_of
+from diel.modules.beside import Importer, Loader, enter, files_of, hidden_package, name_of
 from diel.modules.definition import Absent, find_spec, follow, method_of, read_object
 from diel.modules.signature import Signature, SignatureError, read_signature, read_source
 from diel.modules.sources import Facts, SourceVersion, digest_of_bytes, read_sources
@@ -311,11 +311,11 @@ def _installed(reference: str, name: str, function: str | None) -> Module:
     spec = find_spec(name)
     if spec is None:
         raise ModuleNotFound(f"module '{reference}': there is no '{name}'", "install the package that has it")
-    origin = spec.origin or ""
-    path = Path(origin if spec.has_location else sys.executable)
+    origin, archive = spec.origin or "", getattr(spec.loader, "archive", "")
+    path = Path(archive or origin if spec.has_location else sys.executable)
     digest = digest_of(path) if spec.has_location else digest_of_bytes(sys.version.encode())
     try:
-        if origin.endswith(".py"):
+        if origin.endswith(".py") and not archive:
             owner, dot, method = function.partition(".")
             place = follow(name, owner)
             if place is not None:
@@ -351,7 +351,8 @@ def _load(path: Path, function: str, import_name: str | None, digest: str, store
     try:
         target = _attribute(_loaded(path, import_name, digest, store), function)
     except (Exception, SystemExit) as error:
-        what = f"cannot be imported: {type(error).__name__}: {error}{_install_hint(error)}"
+        hint = hidden_package(error) or _install_hint(error)
+        what = f"cannot be imported: {type(error).__name__}: {error}{hint}"
         raise ModuleError(f"{import_name or path} {what}") from error
     if not callable(target):
         raise ModuleError(f"{import_name or path} has no function '{function}'")

@@ -297,10 +297,8 @@ class PythonFile:
 
     def mark(self, function: ast.FunctionDef) -> ast.expr | None:
         """Return the decorator that makes a function a module."""
-        for decorator in function.decorator_list:
-            if self.names.full_name(outer_call(decorator)) in _DECORATORS:
-                return decorator
-        return None
+        full_name, decorators = self.names.full_name, function.decorator_list
+        return next((call for call in decorators if full_name(outer_call(call)) in _DECORATORS), None)
 
 
 def read_source(path: Path, data: bytes | None = None) -> PythonFile:

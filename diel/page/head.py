@@ -44,12 +44,10 @@ def _figures(view: RunView) -> Iterator[tuple[str, str]]:
         yield TaskState.RUNNING.label, f"{running:,}"
     if failed := status.count(TaskState.FAILED):
         yield TaskState.FAILED.label, f"{failed:,}{tolerated_text(failed, status.tolerated)}"
-    try:
+    with suppress(DielError):  # the panel of cores says why
         hours = [block.nodes * (block.ended - block.began) / 3600 for block in allotments(view)]
         if hours:
             yield "node-hours", f"{sum(hours):.3g}" if sum(hours) >= 0.001 else "less than 0.001"
-    except DielError:
-        pass  # the panel of cores says why
     for name, answers in asked_first(status).items():
         if answers.speedup is not None:
             yield f"effective speedup of {name}", f"{answers.speedup:.3g} ×"

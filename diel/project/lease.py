@@ -242,10 +242,8 @@ def _newest(paths: RunPaths) -> tuple[Lease, float] | None:
 
 
 def _first_record(paths: RunPaths, epoch: int) -> "records.ControllerRecord | None":
-    for _, _, record in read_segment(paths.controller_segment(epoch)):
-        if record is not None and record["event"] == "controller":
-            return record
-    return None
+    records = (record for *_, record in read_segment(paths.controller_segment(epoch)) if record is not None)
+    return next((record for record in records if record["event"] == "controller"), None)
 
 
 def _just_taken(paths: RunPaths) -> UsageError:
@@ -272,8 +270,8 @@ def beat(paths: RunPaths) -> None:
 def _place() -> str:
     """Return this machine's boot and PID namespace; empty where the system does not tell."""
     try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return f"{file.read().strip()}/{os.stat('/proc/self/ns/pid').st_ino}"
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"
     except OSError:
         return ""
 

@@ -82,11 +82,10 @@ class StopCheck:
 def _read(paths: RunPaths, *kinds: str) -> list[Cancel]:
     requests = []
     for name in _named(paths, *kinds):
-        try:
+        # somebody's own file is nothing that `ask_cancel` wrote
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             document = json.loads((paths.requests / name).read_text(encoding="utf-8"))
             requests.append(Cancel(frozenset(document["targets"])))
-        except (OSError, ValueError, KeyError, TypeError):
-            continue  # somebody's own file: nothing that `ask_cancel` wrote
     return requests
 
 

@@ -269,10 +269,9 @@ class Pbs(Qsub):
     def program(self, name: str) -> str:
         """One of its commands: the first on PATH with a qselect beside it. In its own jobs PBS comes last on
         PATH, and another dialect's qsub may hide it (Slurm has no qselect)."""
-        for folder in os.environ.get("PATH", "").split(os.pathsep):
-            if all(os.access(os.path.join(folder, command), os.X_OK) for command in ("qselect", name)):
-                return os.path.join(folder, name)
-        return name
+        folders = os.environ.get("PATH", "").split(os.pathsep)
+        pairs = ([os.path.join(folder, command) for command in ("qselect", name)] for folder in folders)
+        return next((pair[1] for pair in pairs if all(os.access(path, os.X_OK) for path in pair)), name)
 
     def lacking(self) -> tuple[str, ...]:
         return super().lacking() or (() if shutil.which(self.program("qselect")) else ("qselect",))

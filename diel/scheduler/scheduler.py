@@ -296,22 +296,17 @@ def scheduler_named(name: str) -> Scheduler:
 def usable_schedulers() -> Iterator[tuple[str, Scheduler]]:
     """Yield the installed schedulers by name, without those that cannot be loaded."""
     for name in names_in(SCHEDULERS):
-        try:
+        with contextlib.suppress(UsageError):
             yield name, scheduler_named(name)
-        except UsageError:
-            continue
 
 
 def find_dialects() -> dict[str, Dialect]:
     """Return the schedulers that answer within a minute, by name; those behind another's commands last."""
     dialects = {}
     for name, scheduler in usable_schedulers():
-        try:
-            dialect = scheduler.dialect()
-        except SchedulerBusy:
-            continue
-        if dialect is not None:
-            dialects[name] = dialect
+        with contextlib.suppress(SchedulerBusy):
+            if (dialect := scheduler.dialect()) is not None:
+                dialects[name] = dialect
     return dict(sorted(dialects.items(), key=lambda item: item[1].wrapper))
 
 

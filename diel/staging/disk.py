@@ -413,8 +413,7 @@ def _copy(disk: Disk, item: Item, check: Check, pool: ThreadPoolExecutor | None)
             size += sum(
                 pool.map(lambda pair: copy_file(pair[0], pair[1], check), sorted({*files} - {*large}))
             )
-        with open(f"{part}/size", "w", encoding="ascii") as file:
-            file.write(str(size))
+        Path(f"{part}/size").write_text(str(size), encoding="ascii")
         return size
 
 

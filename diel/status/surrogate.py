@@ -108,16 +108,15 @@ def surrogate_of(history: History, surrogate: SurrogateHistory) -> SurrogateStat
     """Return the state of a stage's surrogate, from its journal."""
     simulations = [history.stages[name] for name in surrogate.simulations if name in history.stages]
     trainings = [history.stages[name] for name in surrogate.training if name in history.stages]
-    trained = surrogate.simulated + sum(
-        stage.states.count(state) for stage in simulations for state in (TaskState.DONE, TaskState.CACHED)
-    )
+    own = next(stage for stage in history.stages.values() if stage.surrogate is surrogate)
+    trained = surrogate.simulated + sum(map(_results, simulations))
     simulating = surrogate.simulated_seconds + sum(map(_seconds, simulations))
     learning = sum(map(_seconds, trainings))
     answering = surrogate.answered_seconds + surrogate.vain_seconds
     return SurrogateStatus(
         service=surrogate.service,
         answered=surrogate.answered,
-        simulated=surrogate.simulated,
+        simulated=_results(own) - surrogate.answered,
         trained=trained,
         simulation_seconds=simulating / trained if trained else None,
         answer_seconds=answering / surrogate.answered if surrogate.answered else None,
@@ -129,6 +128,10 @@ def surrogate_of(history: History, surrogate: SurrogateHistory) -> SurrogateStat
         unasked=surrogate.unasked,
         audit=None if surrogate.tolerance is None else _audit_of(surrogate, surrogate.tolerance),
     )
+
+
+def _results(stage: StageHistory) -> int:
+    return stage.states.count(TaskState.DONE) + stage.states.count(TaskState.CACHED)
 
 
 def _audit_of(surrogate: SurrogateHistory, tolerance: float) -> Audit:

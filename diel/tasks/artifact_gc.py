@@ -193,10 +193,8 @@ def own_files(record: Made, stage: str, output: str, root: Path) -> dict[str, st
     own = resolved.pop(output)
     foreign = {real for files in resolved.values() for real in files.values()}
     above = {folder for other in foreign for folder in _above(other, home)}
-    for real in own.values():
-        if not real.startswith(f"{home}/") or real in above or not foreign.isdisjoint(_above(real, home)):
-            return None
-    return own
+    inside = all(real.startswith(f"{home}/") and real not in above for real in own.values())
+    return own if inside and all(foreign.isdisjoint(_above(real, home)) for real in own.values()) else None
 
 
 def _above(path: str, home: str) -> Iterator[str]:

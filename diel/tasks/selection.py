@@ -141,8 +141,7 @@ class ChoosingLink(Link):
         places = [self.up.domain.coordinates(index) for index in chosen if index is not None]
         if len(places) < len(chosen):
             return [None]
-        loops = [label for label in self.edge.chosen if self.axes[label].axis.in_turn]
-        oldest = {label: min(place[label] for place in places) for label in loops}
+        oldest = {label: min(place[label] for place in places) for label in self.edge.chosen}
         return [self.up.domain.index({**place, **oldest}) for place in places]
 
     def _choose(self, here: dict[str, int], shared: Mapping[str, int]) -> list[int | None]:
@@ -161,7 +160,7 @@ class ChoosingLink(Link):
 
     def _points(self, label: str, place: Mapping[str, int], shared: Mapping[str, int]) -> list[int]:
         axis, choice = self.axes[label], self.edge.chosen[label]
-        if self.edge.renewed and axis.axis.in_turn:
+        if self.edge.renewed:
             return self._latest(label, place, axis)
         if label in shared:
             here = {**place, **shared}

@@ -57,10 +57,8 @@ class ServiceLink(Link):
 
     def _weigh(self, group: Group) -> Verdict:
         verdicts = [self._verdict_of_replica(index) for index in self.members(group)]
-        for verdict in (Verdict.READY, Verdict.WAITING):
-            if verdict in verdicts:
-                return verdict
-        return verdicts[0] if verdicts else Verdict.FAILED
+        good = (verdict for verdict in (Verdict.READY, Verdict.WAITING) if verdict in verdicts)
+        return next(good, verdicts[0] if verdicts else Verdict.FAILED)
 
     def _verdict_of_replica(self, index: int) -> Verdict:
         state = self.up.history.state(index)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from diel.axes.domain import Group
 from diel.graph import StageGraph
-from diel.graph.judge import awaited
+from diel.graph.judge import late_stages
 from diel.graph.stage_graph import reach
 from diel.states import TaskState
 from diel.tasks.link import Link
@@ -28,7 +28,7 @@ class Turn:
     label: str
     consumers: dict[str, StageRun]
     """Those that run over the loop, or wait for its end."""
-    late: frozenset[str]
+    late: set[str]
     """Stages that wait for the end of the loop: what its last round made answers them."""
     after: frozenset[str]
     """Stages that come after what the service reads in the same round, which answers them."""
@@ -38,15 +38,8 @@ class Turn:
     """Consumers that run since an earlier controller: what they ask must not change."""
     _next: Counter[Group] = field(default_factory=Counter)
     _ended: Counter[tuple[str, Group, int]] = field(default_factory=Counter)
-    _come: set[tuple[Group, int]] = field(default_factory=set)
-
-    def has_order(self, name: str) -> bool:
-        """Return whether a stage's tasks come in order: rounds may begin anew at others' points."""
-        own = (self.label, *self.link.edge.matched)
-        return sum(axis.axis.in_turn for axis in self.link.axes.values()) == 1 and all(
-            axis.label in own or not axis.judged or self.label in axis.judge.context
-            for axis in self.consumers[name].adaptive
-        )
+    _come: Counter[Group] = field(default_factory=Counter)
+    """How many rounds have ended of what the service reads, by place."""
 
     def place(self, stage: StageRun, index: int) -> tuple[Group, int]:
         """Return where the service of a consumer is, and how many rounds this may have read."""
@@ -85,37 +78,35 @@ class Turn:
 
     def _is_past(self, group: Group, number: int) -> bool:
         inside = [stage for name, stage in self.consumers.items() if name not in self.late]
+        ended = ((stage, self._ended[stage.name, group, number]) for stage in inside)
         return all(
-            stage.void
-            or (stage.known and self._ended[stage.name, group, number] >= stage.domain.count(fixed))
-            for stage in inside
-            if self.has_order(stage.name) and (fixed := self._fixed(stage, group, number))
+            stage.void or (stage.known and many >= stage.domain.count(self._fixed(stage, group, number)))
+            for stage, many in ended
         )
 
     def has_come(self, stage: StageRun, index: int) -> bool:
-        """Return whether a consumer may ask: what its service reads of the round before has ended, too."""
+        """Return whether a consumer may ask: what its service reads of the rounds before has ended, too."""
         (group, number), up = self.place(stage, index), self.link.up
-        if self.has_order(stage.name) and not self.now(group) == number == self._next[group]:
+        if not self.now(group) == number == self._next[group]:
             return False
-        if number and stage.name not in self.late and (group, number) not in self._come:
-            before = self.tasks(up, group, number - 1)
-            if not up.known or not all(up.history.state(index).ended for index in before):
-                return False
-            self._come.add((group, number))
-        return True
+        matched = dict(zip(self.link.edge.matched, group, strict=True))
+        while up.known and self._come[group] < number:
+            made = up.domain.matching({**matched, self.label: self._come[group]})
+            if not all(up.history.state(other).ended for other in made):
+                break
+            self._come[group] += 1
+        return up.void or self._come[group] >= number
 
 
 def turns_of(graph: StageGraph, links: Iterable[Link]) -> list[Turn]:
     """Return the turns at the services of a run."""
     links = [*links]
-    edges = [link for link in links if link.edge.renewed and isinstance(link, ChoosingLink)]
-    loops = [(link, label) for link in edges for label, axis in link.axes.items() if axis.axis.in_turn]
-    return [_turn(graph, links, *loop) for loop in loops]
+    edges = (link for link in links if link.edge.renewed and isinstance(link, ChoosingLink))
+    return [_turn(graph, links, link, *link.axes) for link in edges]
 
 
 def _turn(graph: StageGraph, links: list[Link], link: ChoosingLink, label: str) -> Turn:
-    waiting = [edge.downstream for edge in graph.edges if label in awaited(graph.workflow, edge)]
-    late = frozenset(name for stage in waiting for name in graph.after(stage))
+    late = late_stages(graph, label, link.up.name)
     asking = [other.down for other in links if other.edge.service and other.up is link.down]
     consumers = {stage.name: stage for stage in asking if label in stage.spec.over or stage.name in late}
 

@@ -300,10 +300,9 @@ def _private_folder() -> Path:
         theirs = stat.S_ISDIR(info.st_mode) and info.st_uid == os.getuid() and not info.st_mode & 0o077
     except OSError:
         theirs = False
-    for folder in (runtime if theirs else Path("/tmp"), Path(tempfile.gettempdir())):
-        if folder.is_dir() and os.access(folder, os.W_OK) and len(os.fsencode(folder)) < LONGEST - 40:
-            return folder
-    return Path("/tmp")
+    places = (runtime if theirs else Path("/tmp"), Path(tempfile.gettempdir()))
+    short = (folder for folder in places if len(os.fsencode(folder)) < LONGEST - 40)
+    return next((folder for folder in short if folder.is_dir() and os.access(folder, os.W_OK)), Path("/tmp"))
 
 
 def _login() -> str:

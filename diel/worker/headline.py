@@ -169,7 +169,5 @@ def _signs_of(lines: list[str], number: int, text: str) -> Iterator[tuple[int, s
 
 def _place(lines: list[str], number: int) -> str:
     """Return the place in a source that the lines above name: `run.f90:4: `."""
-    for line in reversed(lines[max(0, number - 6) : number]):
-        if match := _PLACE.match(line.strip()):
-            return f"{match[1] or f'{match[3]}:{match[2]}'}: "
-    return ""
+    matches = (_PLACE.match(line.strip()) for line in reversed(lines[max(0, number - 6) : number]))
+    return next((f"{match[1] or f'{match[3]}:{match[2]}'}: " for match in matches if match), "")

@@ -72,10 +72,13 @@ def files(tmp_path: Path) -> Handmade:
 
 
 def test_a_file_that_is_gone_is_made_again_only_where_it_is_still_read(files: Handmade) -> None:
-    found, made = find_missing(view(files))
-    assert found == {"made": {1: 1}}
+    found, made, texts = find_missing(view(files))
+    assert (found, texts) == (
+        {"made": {1: 1}},
+        [f"{files.paths.run_id}/tasks/made/1/out.txt of made/1: it is gone"],
+    )
     write_again(files.paths, 1, [found], remade=made)
-    assert find_missing(view(files)) == ({}, {}), "it waits to be made"
+    assert find_missing(view(files)) == ({}, {}, []), "it waits to be made"
 
 
 def test_the_files_of_which_an_axis_was_made_are_always_needed(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from typing import get_args
 
 import click
 
+from diel.artifacts import text_of
 from diel.cli.commands.run import patience, tell
 from diel.cli.options import Output, fail_fast_option, json_option, runs_option
 from diel.cli.target import run_argument
@@ -205,7 +206,7 @@ def _make_again(paths: RunPaths, *, suspect: bool) -> None:
         doubted, stays = invalidation.find_suspect(run) if suspect else ({}, {})
         outdated, outputs = invalidation.find_outdated(run, doubted)
         extended = invalidation.find_extended(run)
-        missing, present = invalidation.find_missing(run)  # what runs again reads its inputs again
+        missing, present, texts = invalidation.find_missing(run)  # what runs again reads its inputs again
     except DielError:
         return  # whatever it is: the controller meets it too, and names the task
     early = "went on without what is still to come, and will run again too"
@@ -213,11 +214,7 @@ def _make_again(paths: RunPaths, *, suspect: bool) -> None:
         (doubted, "", "run again: they are suspect answers, or read some"),
         ({} if doubted else outdated, "", early),
         (extended, "", early),
-        (
-            missing,
-            "files of ",
-            "are gone or changed, and others have yet to read them: these tasks run again",
-        ),
+        (missing, f"{text_of(texts)}; ", "will run again, for others have yet to read what they made"),
     ):
         if rerun:
             click.echo(f"{paths.run_id}: {before}{_names(rerun)} {why}", err=True)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from diel.page.panel import Cell, Grid, Part, Plot, Text
@@ -49,10 +50,8 @@ def _read(view: RunView, task: str) -> Counts:
     for line in text.splitlines():
         match = _LINE.fullmatch(line)
         if match is not None:
-            try:
+            with suppress(ValueError):
                 counts[match[1], match[2] or ""] = float(match[3])
-            except ValueError:
-                continue
     return counts
 
 

@@ -106,10 +106,8 @@ def _numbers(cells: Sequence[str]) -> list[Any]:
 
 def lost_spelling(cells: Iterable[str], values: Iterable[Any]) -> tuple[str, Any] | None:
     """Return the first cell whose number loses its spelling, as `1.10` becomes 1.1, with that number."""
-    for cell, value in zip(cells, values, strict=True):
-        if not isinstance(value, str) and not _KEPT.fullmatch(cell) and repr(value) != cell:
-            return cell, value
-    return None
+    numbers = ((cell, value) for cell, value in zip(cells, values, strict=True) if not isinstance(value, str))
+    return next((pair for pair in numbers if not _KEPT.fullmatch(pair[0]) and repr(pair[1]) != pair[0]), None)
 
 
 def types_of(column: Iterable[Any]) -> str:
