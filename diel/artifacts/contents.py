@@ -19,7 +19,7 @@ def check_contents(name: str, path: str, contract: Output, sizes: Sizes) -> None
     """Hold a file, or what is at a place inside it, to its contract. Raise Breach with the fault."""
     what = f"{os.path.basename(path)}{f':{contract.inside}' if contract.inside else ''}"
     try:
-        with opened(path, contract.inside) as content:
+        with opened(path, contract.inside, contract.columns) as content:
             _check_units(what, content, contract)
             if isinstance(content, FileArray):
                 check_kind(name, what, content.shape, content.dtype, contract, sizes)
