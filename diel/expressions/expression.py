@@ -256,6 +256,10 @@ _ADVICE = (
     (r"\|\|", "write `or` for ||"),
     (r"\?", "write `a if condition else b` for a choice"),
     (r"\|", "write `or` for |; there are no filters"),
+    (
+        r"(?<![\w.])\d[\w.]*\s*(?!(?:if|else|and|or|in|is|not|for)\b)[^\W\d]",
+        "a number has the units of what it meets: write it in these, and without them",
+    ),
 )
 
 

@@ -40,7 +40,7 @@ def _of_same_unit(compute: Callable[..., float]) -> "Callable[..., Quantity]":
 
 
 @total_ordering
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Quantity:
     """A size, a duration, or what became of them: a rate, an area."""
 
@@ -70,6 +70,9 @@ class Quantity:
             return format_duration(self.number)
         units = zip(("bytes", "seconds"), (self.size, self.time), strict=True)
         return f"{self.number:g} {'·'.join(f'{u}^{p}' if p != 1 else u for u, p in units if p)}"
+
+    def __repr__(self) -> str:
+        return str(self) if self.size or self.number >= 1 else self.text
 
     def __mul__(self, other: Any) -> Any:
         if isinstance(other, Quantity):
@@ -142,9 +145,9 @@ def _alike(mine: Quantity, other: Any) -> Quantity:
         raise TypeError
     if type(other) is int and other == 0:  # where a sum begins
         return mine.of(0)
-    pair = f"{other} and {mine}" if isinstance(other, Quantity) else f"{mine} and the plain number {other}"
+    pair = f"{other!r} and {mine!r}" if isinstance(other, Quantity) else f"{mine!r} and a plain number"
     hint = "a size goes with a size, a duration with a duration; divide, or multiply by a unit such as 1s"
-    raise Undefined(f"cannot compare, add or subtract {pair}", hint)
+    raise Unfit(f"cannot compare, add or subtract {pair}", hint)
 
 
 def literals(text: str) -> tuple[str, dict[int, Quantity]]:

@@ -396,7 +396,7 @@ class RunReader:
             self.graph.depth[name],
             domain or UNKNOWN,
             points,
-            partial(self.workflow.units_of, name),
+            partial(self.workflow.units_read, name),
             adaptive=tuple(self.adaptive[label] for label in spec.over if label in self.adaptive),
             void=name in self.void,
             omitted={index for index, reason in enumerate(history.left_out) if reason},
