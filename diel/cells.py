@@ -14,12 +14,7 @@ _KEPT = re.compile(r"(0|-?[1-9][0-9]{0,7})(\.([0-9]|[1-9][0-9]{0,4}[1-9]))?")
 QUOTED = "\ud800"
 """Stands for an empty cell in quotes, where this is told from a missing one; no UTF-8 holds it."""
 _MISSING = dict.fromkeys(("", QUOTED))
-_ODD = {
-    **_MISSING,
-    **dict.fromkeys(("nan", "NaN", "NAN"), math.nan),
-    **dict.fromkeys(("inf", "Inf"), math.inf),
-    **dict.fromkeys(("-inf", "-Inf"), -math.inf),
-}
+_ODD = {**_MISSING, **{cell: float(cell) for cell in ("nan", "NaN", "NAN", "inf", "Inf", "-inf", "-Inf")}}
 """Cells beside numbers in columns of numbers."""
 
 
@@ -46,8 +41,7 @@ def column_values(cells: Sequence[str], kind: str | None) -> list[Any]:
 
 
 def table_values(cells: Sequence[str], kind: str | None) -> list[Any]:
-    """Return values for a table in memory: empty cells are missing, but for texts that are declared or
-    written in quotes; `nan` and `inf` are numbers, True and False truths. Raise BadCell."""
+    """Return values for a table in memory: empty cells are missing, but for declared or quoted texts."""
     odd = _ODD if kind is None else {} if kind == "str" else _MISSING
     rows = [row for row, cell in enumerate(cells) if cell not in odd]
     try:

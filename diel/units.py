@@ -148,8 +148,7 @@ def differ(first: str, second: str, or_apart: bool = True) -> bool:
 
 
 def product(first: str, second: str, sign: str = "*") -> str | None:
-    """Return the units of a product, a quotient or a power; empty ones are those of a plain number, and None
-    what only pint could compare, where it is missing."""
+    """Return the units of a product, a quotient or a power, empty for a plain number; None without pint."""
     if not second or (first == second and sign == "/"):
         return first if not second else ""
     if not first and sign == "*":

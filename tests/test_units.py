@@ -292,7 +292,8 @@ def test_a_loop_that_begins_with_the_parameter_of_an_axis_converts_it(tmp_path: 
 def test_units_of_products_are_compared_only_where_pint_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (product("eV", ""), product("", "eV"), product("eV", "eV", "/")) == ("eV", "eV", "")
     assert not differ(str(product("eV/angstrom", "nm")), "eV*nm/angstrom")
-    assert differ("eV", "meV") and not differ("eV", "K", or_apart=False)
+    assert differ("eV", "meV")
+    assert not differ("eV", "K", or_apart=False)
     assert not differ(str(product("", "fs", "/")), "1/fs")
     assert not differ(str(product("angstrom", "2", "**")), "angstrom**2")
     monkeypatch.setattr(diel.units, "find_spec", lambda name: None)

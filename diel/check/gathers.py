@@ -79,8 +79,7 @@ def _check(check: Check, key: Key, part: Expression, reads: "_Reads", needs: tup
 
 
 def _units(node: ast.AST, reads: "_Reads", meetings: list[Meeting]) -> str | None:
-    """Return the units of a node's numbers, None where nothing says them, empty ones where the expression has
-    all its numbers; add what meets in it."""
+    """Return the units of a node's numbers, None if unknown, empty for plain ones; add what meets in it."""
     if (chain := chain_of(node)) is not None:
         return reads.units(chain)
     if isinstance(node, ast.Constant):
@@ -106,8 +105,10 @@ def _product(by: ast.operator, left: Part, right: Part, meetings: list[Meeting])
     (first, units), (second, others), sign = left, right, _SIGNS[type(by)]
     if units is None or others is None:
         return None
-    if sign == "**" and units:
-        return product(units, ast.unparse(second), sign) if isinstance(second, ast.Constant) else None
+    if sign == "**":
+        return (
+            product(units, ast.unparse(second), sign) if units and isinstance(second, ast.Constant) else None
+        )
     if sign == "/" and units and others and differ(units, others, or_apart=False):
         meetings.append((first, units, second, others))
     return product(units, others, sign)

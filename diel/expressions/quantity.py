@@ -1,7 +1,6 @@
 """Sizes and durations in expressions: `2GiB * n`, `1h30m`. They keep their unit through a computation.
 
-A quantity is a number with powers of bytes and of seconds, so that a size over a rate is a duration, and a
-size plus a duration is refused.
+A quantity is a number with powers of bytes and of seconds: a size over a rate is a duration.
 """
 
 import math
@@ -151,8 +150,7 @@ def _alike(mine: Quantity, other: Any) -> Quantity:
 
 
 def literals(text: str) -> tuple[str, dict[int, Quantity]]:
-    """Return the text with a name of equal length for each size and duration outside quotes, and these by
-    place. Raise ValueError for one that is too large."""
+    """Return the text with names as long for sizes and durations, and these by place. Raise ValueError."""
     quantities: dict[int, Quantity] = {}
 
     def name(match: re.Match[str]) -> str:

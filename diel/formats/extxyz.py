@@ -26,12 +26,7 @@ def open_frames(path: str, types: Mapping[str, str]) -> Iterator[Content]:
     arrays: dict[str, FileArray] = {}
     for key in shared:
         if key != "Properties":
-            values, lost = _column(key, [frame[key] for frame in frames], types.get(key))
-            mixed = len({isinstance(value, str) for value in values}) > 1
-            items = numpy.array(values, object if mixed else None)
-            exact = partial(numpy.array, values, object) if items.dtype.kind == "f" else None
-            pieces = partial(iter, [((0,) * items.ndim, items)])
-            arrays[key] = FileArray(items.shape, items.dtype, pieces, exact, lost=lost)
+            arrays[key] = _column(key, [frame[key] for frame in frames], types.get(key))
     properties = str(frames[0].get("Properties", ["species:S:1:pos:R:3"])[0]).split(":") if frames else []
     for name, kind, width in zip(properties[::3], properties[1::3], properties[2::3], strict=True):
         sizes = () if width == "1" else (int(width),)
@@ -41,25 +36,23 @@ def open_frames(path: str, types: Mapping[str, str]) -> Iterator[Content]:
     yield arrays
 
 
-def _column(
-    key: str, frames: Sequence[tuple[Any, str]], kind: str | None
-) -> tuple[Sequence[Any], tuple[str, Any] | None]:
-    """Return what all frames say for a key: of its declared type, else as in CSV of one type, so that ids
-    stay texts; and what `FileArray.lost` says."""
-    values = [value for value, _ in frames]
-    truths = all(isinstance(value, bool) for value in values)
-    if (truths and kind in (None, "bool")) or not all(
-        isinstance(v, bool | str | numpy.number) for v in values
-    ):
-        return values, None
-    cells = [value if isinstance(value, str) else text for value, text in frames]
-    try:
-        made = column_values(cells, kind)
-    except BadCell as error:
-        raise BadData(f"frame {error.row + 1}: {key} is {error}") from None
-    if kind is None and isinstance(made[0], str) and not any(map(_is_text, values, cells)):
-        made = [value.item() for value in values]  # the format has more numbers than CSV: `.5`, `NaN`
-    return made, None if kind else lost_spelling(cells, made)
+def _column(key: str, frames: Sequence[tuple[Any, str]], kind: str | None) -> FileArray:
+    """Return what frames say for a key: of its declared type, or of one as in CSV, so that ids stay texts."""
+    values, lost = [value for value, _ in frames], None
+    of_bool = kind in (None, "bool") and all(isinstance(value, bool) for value in values)
+    if not of_bool and all(isinstance(value, bool | str | numpy.number) for value in values):
+        cells = [value if isinstance(value, str) else text for value, text in frames]
+        try:
+            made = column_values(cells, kind)
+        except BadCell as error:
+            raise BadData(f"frame {error.row + 1}: {key} is {error}") from None
+        if kind is None and isinstance(made[0], str) and not any(map(_is_text, values, cells)):
+            made = [value.item() for value in values]  # the format has more numbers than CSV: `.5`, `NaN`
+        values, lost = made, None if kind else lost_spelling(cells, made)
+    mixed = len({isinstance(value, str) for value in values}) > 1
+    items = numpy.array(values, object if mixed else None)
+    exact = partial(numpy.array, values, object) if items.dtype.kind == "f" else None
+    return FileArray(items.shape, items.dtype, partial(iter, [((0,) * items.ndim, items)]), exact, lost=lost)
 
 
 def _is_text(value: Any, cell: str) -> bool:

@@ -81,8 +81,7 @@ def _read_within(read: Callable[[Any], Any], place: int, rest: tuple[Any, ...]) 
 
 @contextlib.contextmanager
 def opened(path: str, inside: str | None = None, types: Mapping[str, str] | None = None) -> Iterator[Content]:
-    """Open what is in a file, or at a place in it; `types` are those of columns of texts. Raise BadData, also
-    where its library is missing."""
+    """Open a file, or a place in it; `types` are declared. Raise BadData, also without its library."""
     file = os.path.basename(path)
     if missing := lacking(path):
         raise BadData(f"to read {file} takes {missing}")
@@ -116,8 +115,7 @@ def at(members: Mapping[str, Any], inside: str) -> Any:
 def rows_of(
     path: str, inside: str | None, columns: tuple[str, ...] | None, types: Mapping[str, str] | None = None
 ) -> tuple[list[Any], dict[str, tuple[str, Any]]]:
-    """Return the rows of a table, or the items of an array, as JSON values, and for columns of texts what
-    `FileArray.lost` says. Raise BadData."""
+    """Return a table's rows, or an array's items, as JSON values; and `FileArray.lost`. Raise BadData."""
     with opened(path, inside, types) as content:
         if isinstance(content, FileArray):
             return _items("it", content), {}
@@ -148,16 +146,13 @@ def _items(name: str, node: FileArray) -> list[Any]:
         import numpy  # here: it is loaded
 
         texts = numpy.datetime_as_string(array).tolist()
-        return [None if text == "NaT" else _without_zeros(text) for text in texts]
+        plain = (text.rstrip("0").rstrip(".") if "." in text else text for text in texts)
+        return [None if text == "NaT" else text for text in plain]
     items = array.tolist() if array.dtype.kind != "m" else list(array)
     try:
         return [_plain(item) for item in items]
     except TypeError as error:
         raise BadData(f"{name} holds {error}; expected numbers, texts or dates") from None
-
-
-def _without_zeros(text: Any) -> Any:
-    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _plain(item: Any) -> Any:
