@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy
 import pytest
 
 import diel.units
@@ -48,6 +50,33 @@ pytest.importorskip("pint", reason="units that differ are compared by diel[units
 )
 def test_numbers_are_converted(made: str, wanted: str, value: float, expected: float) -> None:
     assert conversion(made, wanted).apply(value) == pytest.approx(expected, rel=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("made", "wanted", "values", "expected"),
+    [
+        ("angstrom", "nm", [1.0, 2.0, 3], [0.1, 0.2, 0.3]),
+        ("nm", "angstrom", [0.1, 0.3, 1.1], [1.0, 3.0, 11.0]),
+        ("kJ/mol", "kcal/mol", [4.184, 8.368, 41.84], [1.0, 2.0, 10.0]),
+        ("degC", "K", [0.1, 36.6], [273.25, 309.75]),
+        ("degF", "degC", [98.6, 212.0], [37.0, 100.0]),
+        ("fs", "s", [1.0, 3.0], [1e-15, 3e-15]),
+    ],
+)
+def test_an_exact_factor_gives_the_nearest_double(
+    made: str, wanted: str, values: list[float], expected: list[float]
+) -> None:
+    rule = conversion(made, wanted)
+    assert rule.apply(values) == expected
+    assert rule.apply([math.inf, -math.inf]) == [math.inf, -math.inf]
+    arrays = rule.apply(numpy.array(values)), rule.apply(numpy.array(values, "f4"))
+    assert [array.dtype for array in arrays] == ["f8", "f4"]
+    assert numpy.allclose(arrays[0], expected, rtol=1e-15, atol=0)
+    assert numpy.allclose(arrays[1], expected, rtol=3e-7, atol=0)
+
+
+def test_arrays_are_divided_by_ten_where_numbers_are() -> None:
+    assert conversion("angstrom", "nm").apply(numpy.array([1.0, 2.0, 3.0])).tolist() == [0.1, 0.2, 0.3]
 
 
 @pytest.mark.parametrize(
