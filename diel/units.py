@@ -136,14 +136,14 @@ def conversion(source: str, need: str) -> Conversion:
         exact = _registry(Fraction)
         ends = [*map(exact.parse_units, texts)]
         low, mid, top = (Fraction(exact.convert(Fraction(number), *ends)) for number in (0, 1, 2))
-    except TypeError:  # no fraction has a logarithm
-        low, mid, top = Fraction(0), Fraction(0), Fraction(1)
     except Exception as error:
-        what = f"{source} ({first:P}) cannot be converted into {need} ({second:P})"
-        raise UnitsError(what, "fix the units of one end") from error
+        if type(error) is not TypeError:
+            what = f"{source} ({first:P}) cannot be converted into {need} ({second:P})"
+            raise UnitsError(what, "fix the units of one end") from error
+        low, mid, top = Fraction(0), Fraction(0), Fraction(1)  # no fraction has a logarithm
     if not math.isclose(top - mid, mid - low):
         raise UnitsError(f"{source} is no linear scale of {need}", "convert it in a function of your own")
-    return Conversion() if (low, mid) == (0, 1) else Conversion(mid - low, low, need)
+    return Conversion() if low == 0 and mid == 1 else Conversion(mid - low, low, need)
 
 
 def differ(first: str, second: str) -> bool:
