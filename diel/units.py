@@ -24,10 +24,10 @@ class UnitsError(HintedError, UsageError):
 
 
 class Conversion(NamedTuple):
-    """Numbers in one unit become those in another: times a factor, plus an offset."""
+    """Numbers in one unit become those in another: times a factor, plus an offset, both exact."""
 
-    factor: float = 1.0
-    offset: float = 0.0
+    factor: Fraction = Fraction(1)
+    offset: Fraction = Fraction(0)
     unit: str = ""
     """The other unit, for objects that name the one they are in."""
 
@@ -40,7 +40,12 @@ class Conversion(NamedTuple):
         try:
             if isinstance(value, bool | str):
                 raise TypeError
-            made = value * self.factor + self.offset if self.offset else value * self.factor
+            times, per = map(float, self.factor.as_integer_ratio())
+            if min(times, per) > 1 and max(times, per) > 1e6:  # which single precision might not hold
+                times, per = float(self.factor), 1.0
+            made = value * times / per + float(self.offset) if self.offset else value * times / per
+            if type(value) in (int, float) and math.isfinite(made):  # the nearest double
+                return float(Fraction(value) * self.factor + self.offset)
             if _is_labelled(value):
                 made.attrs = {**value.attrs, **({"units": self.unit} if "units" in value.attrs else {})}
             return made
@@ -118,25 +123,27 @@ def conversion(source: str, need: str) -> Conversion:
             "pip install 'diel[units]', or write the same units at both ends",
         )
     registry = _registry()
-    first, second = _parsed(source), _parsed(need)
+    texts = [source, need]
+    first, second = map(_parsed, texts)
     moles = [any(word.endswith("mole") for word in str(unit).split()) for unit in (first, second)]
     if first.dimensionality != second.dimensionality and moles[0] != moles[1]:
-        particle = registry.parse_units("particle")
-        first, second = (first, second / particle) if moles[0] else (first / particle, second)
+        texts[moles[0]] += "/particle"
+        first, second = map(_parsed, texts)
     angles = ["radian" in str(registry.get_root_units(unit)[1]) for unit in (first, second)]
     if angles[0] != angles[1] and first.dimensionality:  # else a turn would count as 2π hertz
         raise UnitsError(f"only one of {source} and {need} has an angle", "write Hz, or rad/s, at both ends")
     try:
-        low, mid, top = (float(registry.convert(number, first, second)) for number in (0.0, 1.0, 2.0))
+        exact = _registry(Fraction)
+        ends = [*map(exact.parse_units, texts)]
+        low, mid, top = (Fraction(exact.convert(Fraction(number), *ends)) for number in (0, 1, 2))
     except Exception as error:
-        what = f"{source} ({first:P}) cannot be converted into {need} ({second:P})"
-        raise UnitsError(what, "fix the units of one end") from error
-    if low == 0 and math.isclose(top, 2 * mid):
-        return Conversion(mid, unit=need) if mid != 1 else Conversion()
-    factor = float(Fraction(mid - low).limit_denominator(1000))  # 5/9, without rounding
-    if not math.isclose(top, low + 2 * factor):
+        if type(error) is not TypeError:
+            what = f"{source} ({first:P}) cannot be converted into {need} ({second:P})"
+            raise UnitsError(what, "fix the units of one end") from error
+        low, mid, top = Fraction(0), Fraction(0), Fraction(1)  # no fraction has a logarithm
+    if not math.isclose(top - mid, mid - low):
         raise UnitsError(f"{source} is no linear scale of {need}", "convert it in a function of your own")
-    return Conversion(factor, low, need)
+    return Conversion() if low == 0 and mid == 1 else Conversion(mid - low, low, need)
 
 
 def differ(first: str, second: str, or_apart: bool = True) -> bool:
@@ -175,10 +182,11 @@ def contradict(own: str, promised: str) -> bool:
 
 
 @lru_cache
-def _registry() -> Any:
+def _registry(number: type = float) -> Any:
+    """Return the units, with factors of a type: fractions are exact, and cannot be written in texts."""
     import pint  # here: it takes a third of a second
 
-    registry = pint.UnitRegistry()
+    registry = pint.UnitRegistry(non_int_type=number)
     registry.define("atom = particle")
     registry.define("@alias hartree = Ha")
     return registry
