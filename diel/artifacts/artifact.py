@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 import xxhash
 
 from diel.terms import OWN_FILES
+from diel.values import encoder
 
 Artifacts = dict[str, dict[str, Any]]
 """By output: `path` from the run's directory, `size`, `digest`; of a list `files`, each with these."""
@@ -320,7 +321,7 @@ def _is_below(path: str, directory: str) -> bool:
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 
-_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=str).encode
+_encode = encoder(sort_keys=True, separators=(",", ":"), default=str)
 
 
 def digest_of(parts: Iterable[Any]) -> str:
