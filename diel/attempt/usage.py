@@ -224,7 +224,7 @@ def _bare(process: int) -> int:
 
 
 def _moved() -> list[int] | None:
-    """Return the kernel's `io` of this process and its reaped children, in its order; None if it is silent."""
+    """Return the kernel's `io` of this process and its reaped children, in its order; None without one."""
     try:
         return list(map(int, os.pread(kernel_file("io", os.getpid()), 512, 0).split()[1::2]))
     except (OSError, ValueError):
