@@ -39,19 +39,19 @@ NVIDIA_REQUIRE_* HIP_PLATFORM HIP_LAUNCH_BLOCKING ZE_FLAT_DEVICE_HIERARCHY ZE_EN
 """
 """Settings of a machine's software, found there too; but a text that names one reads what its user set."""
 _PATTERNS = [*PLACES.split(), *SETTINGS.split()]
-_PLACES = re.compile("|".join(PLACES.split()).replace("*", ".*"), re.DOTALL)
-_MACHINES = re.compile("|".join(_PATTERNS).replace("*", ".*"), re.DOTALL)
+_PLACES = "|".join(PLACES.split()).replace("*", ".*")
+_MACHINES = "|".join(_PATTERNS).replace("*", ".*")  # as text: workers and most commands never compile it
 
 
 def kept_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Return those variables that tasks find on this machine."""
-    machine = {name: value for name, value in environ.items() if _MACHINES.fullmatch(name)}
+    machine = {name: value for name, value in environ.items() if re.fullmatch(_MACHINES, name, re.DOTALL)}
     return {**machine, **carried(environ), **FIXED}
 
 
 def is_place(name: str) -> bool:
     """Return whether a variable says where a process is, or is the same everywhere: no key has it."""
-    return name in CARRIED or name in FIXED or _PLACES.fullmatch(name) is not None
+    return name in CARRIED or name in FIXED or re.fullmatch(_PLACES, name, re.DOTALL) is not None
 
 
 def carried(environ: Mapping[str, str]) -> dict[str, str]:

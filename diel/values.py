@@ -7,9 +7,10 @@ Plain words are those of YAML 1.2's core schema (1.2.2, section 10.3.2), whateve
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice, pairwise
+from json.encoder import c_make_encoder, encode_basestring, encode_basestring_ascii  # type: ignore[attr-defined]
 from typing import Any, TypeGuard
 
 _WORDS: dict[str, Any] = {
@@ -108,10 +109,23 @@ def read_json(text: str | bytes) -> Any:
     return value
 
 
+def encoder(**form: Any) -> Callable[[Any], str]:
+    """Return what writes JSON of a form: it makes once what `JSONEncoder.encode` makes at each call."""
+    plain = json.JSONEncoder(**form)
+    text = encode_basestring_ascii if plain.ensure_ascii else encode_basestring
+    marks = plain.key_separator, plain.item_separator, plain.sort_keys, plain.skipkeys, plain.allow_nan
+    write = c_make_encoder(None, plain.default, text, None, *marks)
+    return lambda value: "".join(write(value, 0))
+
+
+in_ascii = encoder()
+in_unicode = encoder(ensure_ascii=False)
+
+
 def utf_8(value: Any) -> bytes:
     """Return a JSON value as text in UTF-8. Raise ValueError for impossible ones, as half of a pair."""
     try:
-        return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogateescape")
+        return in_unicode(value).encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
         raise ValueError(f"no text in UTF-8 holds {error.object[error.start]!a}") from error
 

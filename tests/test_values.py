@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diel.values import (
+    encoder,
     format_duration,
     format_size,
     json_value,
@@ -259,3 +261,17 @@ def test_a_task_is_named_by_its_point() -> None:
     assert task_text("simulate/33", {"depth": 2.5, "seed": 1}) == "simulate/33 (depth=2.5, seed=1)"
     many = {f"p{number}": number for number in range(20)}
     assert task_text("a/1", many) == "a/1 (p0=0, p1=1, p2=2, p3=3, p4=4, p5=5, …)"
+
+
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@pytest.mark.parametrize(
+    "form", [{}, {"ensure_ascii": False, "separators": (",", ":")}, {"sort_keys": True, "default": str}]
+)
+@given(value=PLAIN)
+def test_json_has_the_form_that_python_gives_it(form: dict[str, Any], value: Any) -> None:
+    assert encoder(**form)(value) == json.dumps(value, **form)

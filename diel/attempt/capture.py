@@ -88,10 +88,6 @@ class Capture:
             while chunk := os.pread(number, CHUNK, file.tell()):
                 file.write(chunk)
 
-    def tail(self, number: int = 2, size: int = TAIL) -> str:
-        """Return the end of what the running task wrote to standard error, or to standard output (1)."""
-        return _end(number, size)
-
 
 class _Stream:
     """One of Python's standard files, which stays the same object: functions and loggers keep it."""
@@ -131,11 +127,7 @@ def _is_open(file: Any) -> bool:
         return False
 
 
-def errors_so_far() -> str:
-    """Return the end of this process's standard error, if that is such a file."""
-    return _end(2)
-
-
-def _end(number: int, size: int = TAIL) -> str:
+def read_tail(number: int = 2, size: int = TAIL) -> str:
+    """Return the end of what the running task wrote to standard error, or to standard output (1)."""
     data = os.pread(number, size, max(0, os.fstat(number).st_size - size))
     return data.decode("utf-8", "replace")

@@ -1,7 +1,6 @@
 """Running one attempt of a command, in a process group of its own."""
 
 import errno
-import json
 import os
 import shutil
 import signal
@@ -21,6 +20,7 @@ from diel.attempt.usage import counted
 from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.errors import ModuleError
 from diel.states import FailureClass
+from diel.values import in_ascii
 
 DYING = 1.0
 """Seconds to hold back a failure in a block, which the scheduler may just be ending: no fault of programs."""
@@ -66,11 +66,11 @@ def write_inputs(request: Request, env: Mapping[str, str]) -> None:
             # It may exist: overwriting without emptying it first costs a tenth of a new one.
             file = os.open(env[name], os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
             try:
-                data = json.dumps(value).encode()
-                written = os.write(file, data)
-                while written < len(data):
-                    written += os.write(file, data[written:])
-                os.ftruncate(file, len(data))
+                data = rest = in_ascii(value).encode()
+                while rest:
+                    rest = rest[os.write(file, rest) :]
+                if os.fstat(file).st_size != len(data):
+                    os.ftruncate(file, len(data))
             finally:
                 os.close(file)
 
@@ -80,12 +80,13 @@ def made_values(attempt: RunningAttempt, env: Mapping[str, str]) -> Values:
     work = attempt.work
     try:
         values = collect_result(env["DIEL_RESULT"], work.values)
+        if not work.promises:
+            return values
         if any(output.way is not None for output in work.promises.values()):
             from diel.attempt.extraction import extract  # only where it is used: it loads csv
 
             values |= extract(work.promises, attempt.request.outputs, attempt.task_dir, values)
-        if work.promises:
-            check_values(values, work.promises)
+        check_values(values, work.promises)
         return values
     except ModuleError as error:
         raise Failure(FailureClass.APP, str(error), 0) from error
@@ -93,11 +94,13 @@ def made_values(attempt: RunningAttempt, env: Mapping[str, str]) -> Values:
 
 def made_files(attempt: RunningAttempt, run_dir: str) -> Artifacts:
     """Return the files that a command has made. Raise Failure if one is missing or wrong."""
+    if not attempt.request.outputs:
+        return {}
     promises = attempt.work.promises
     extracted = {name for name, output in promises.items() if output.way is not None}
     outputs = {name: path for name, path in attempt.request.outputs.items() if name not in extracted}
     try:
-        made = collect_files(outputs, Path(attempt.task_dir), Path(run_dir), promises) if outputs else {}
+        made = collect_files(outputs, Path(attempt.task_dir), Path(run_dir), promises)
         check_closed(attempt.writing, made, run_dir)
         return made
     except ModuleError as error:
@@ -156,6 +159,8 @@ def spawn(words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, attempt
         status = attempt.usage.reap(child, left.processes)
     if attempt.verdict is not None:
         raise attempt.verdict
+    if not (status or left.has_copy):
+        return
     code = os.waitstatus_to_exitcode(status)
     failed = code not in (0, os.EX_TEMPFAIL)
     if failed and code > 0 and is_full("."):  # asked at once: there may be room again in a moment
@@ -167,8 +172,7 @@ def spawn(words: tuple[str, ...], env: Mapping[str, str], dog: Watchdog, attempt
         raise Failure(FailureClass.APP, f"exit code {code}{meaning(code)}", code)
     if code < 0:
         raise Failure(FailureClass.APP, f"killed by {_signal_name(-code)}", 128 - code)
-    if left.has_copy:
-        raise Failure(FailureClass.APP, STILL, 0)
+    raise Failure(FailureClass.APP, STILL, 0)
 
 
 def spawn_ranks(

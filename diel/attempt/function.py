@@ -17,7 +17,7 @@ from diel.artifacts import Artifacts, Values, collect_returned
 from diel.attempt.annotated import hold_arguments
 from diel.attempt.arguments import arguments
 from diel.attempt.bundle import Failure, Request, Work
-from diel.attempt.capture import errors_so_far
+from diel.attempt.capture import read_tail
 from diel.attempt.command import spawn, spawn_ranks
 from diel.attempt.leftovers import check_closed, end_left, written_below
 from diel.attempt.state import load
@@ -207,7 +207,7 @@ def _failure_of_ranks(path: Path, failure: Failure) -> Failure | None:
         return None
     # One rank's error beats the interruption that others met.
     kind, message, trace = min(failures, key=lambda report: bool(report[0] == FailureClass.INTERRUPTED))
-    if trace.rstrip().rpartition("\n")[2] not in errors_so_far():  # an MPI launcher may drop what comes last
+    if trace.rstrip().rpartition("\n")[2] not in read_tail():  # an MPI launcher may drop what comes last
         sys.stderr.write(trace)
     return Failure(kind, message, failure.exit_code)
 

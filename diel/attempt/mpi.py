@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from diel.attempt.bundle import Failure, Work
-from diel.attempt.capture import errors_so_far
+from diel.attempt.capture import read_tail
 from diel.states import FailureClass
 
 MPICH = "MPICH"
@@ -201,7 +201,7 @@ class World:
             message = f"{ranks} ranks were asked for, and {launcher.text} started {started[1]}"
             hint = "let `launcher` of the site file say {ranks} where it says how many"
             return Failure(FailureClass.LAUNCH, f"{message}: {hint}")
-        family = MPICH if _UNKNOWN_PMI in errors_so_far() else _first(_REPORTS, self._reports)
+        family = MPICH if _UNKNOWN_PMI in read_tail() else _first(_REPORTS, self._reports)
         return None if family is None else self._apart(family)
 
     def end(self, exit_code: int | None) -> Failure | None:
@@ -209,7 +209,7 @@ class World:
         failure = self.look()
         if failure is not None or exit_code in (0, os.EX_TEMPFAIL):
             return failure
-        errors = errors_so_far()
+        errors = read_tail()
         if _UNKNOWN_PMI in errors:
             return self._apart(MPICH)
         library = library_of(self._command, self._folder, self._env)

@@ -14,10 +14,8 @@ from diel.states import FailureClass
 
 def stream_environment(work: Work, request: Request) -> dict[str, str]:
     """Return what `diel stream` reads: the task's ends, and whether its launcher's words are its own."""
-    if request.streams is None:
-        return {}
     member = {"member": f"{work.stage}/{request.index}", "attempt": request.attempt}
-    ends = {name: {**end, **member} for name, end in request.streams.items()}
+    ends = {name: {**end, **member} for name, end in (request.streams or {}).items()}
     return {"DIEL_STREAMS": json.dumps(ends), "DIEL_RANKED": "1" if work.launcher else ""}
 
 

@@ -11,6 +11,7 @@ import resource
 import sys
 from collections.abc import Iterable
 from functools import cache
+from operator import sub
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -39,19 +40,18 @@ _RESET = b"5"
 class Usage:
     """What one attempt has used so far. Commands are added as they end; a function is a difference."""
 
-    def __init__(self) -> None:
-        self._cpu = self._system = 0.0
-        self._largest = 0
-        """Bytes that the largest process took at most, as the kernel counted."""
-        self._together = 0
-        """Bytes that all took at most when they were looked at."""
-        self._bound = 0
-        """Bytes that commands took at most which the kernel cannot tell from this process."""
-        self._moved: tuple[int, int] | None = (0, 0)
-        self._own: _Own | None = None
-        self._keeping: OwnMemory | None = None
-        self._ran = False
-        self._gpus: Gpus | None = None
+    _cpu = _system = 0.0
+    _largest = 0
+    """Bytes that the largest process took at most, as the kernel counted."""
+    _together = 0
+    """Bytes that all took at most when they were looked at."""
+    _bound = 0
+    """Bytes that commands took at most which the kernel cannot tell from this process."""
+    _moved: tuple[int, int] | None = (0, 0)
+    _own: "_Own | None" = None
+    _keeping: OwnMemory | None = None
+    _ran = False
+    _gpus: Gpus | None = None
 
     def reap(self, child: int, left: Iterable[int] = ()) -> int:
         """Wait for a command that has ended, and add what it used with all that it waited for.
@@ -153,17 +153,13 @@ class Usage:
         self._largest = max(self._largest, peak - foreign)
         self._together = max(0, self._together - foreign)
 
-    def _add(self, before: "_Moved | None", after: "_Moved | None") -> None:
+    def _add(self, before: list[int] | None, after: list[int] | None) -> None:
         """Add what this process counts more than before."""
         if self._moved is None or before is None or after is None:
             self._moved = None
             return
-        more = [now - then for now, then in zip(after, before, strict=True)]
-        self._moved = self._moved[0] + max(more[0], more[2]), self._moved[1] + max(more[1], more[3])
-
-
-_Moved = tuple[int, int, int, int]
-"""Bytes of read and write calls, bytes from and to disks."""
+        read, written, _, _, fetched, stored, _ = map(sub, after, before)
+        self._moved = self._moved[0] + max(read, fetched), self._moved[1] + max(written, stored)
 
 
 def begin_peak() -> int:
@@ -226,12 +222,11 @@ def _bare(process: int) -> int:
     return max(0, resident(process) - PYTHON)
 
 
-def _moved() -> _Moved | None:
-    """Return the bytes that this process and its reaped children moved; None where the kernel is silent."""
+def _moved() -> list[int] | None:
+    """Return the kernel's `io` of this process and its reaped children, in its order; None without one."""
     try:
-        words = os.pread(kernel_file("io", os.getpid()), 512, 0).split()
-        return int(words[1]), int(words[3]), int(words[9]), int(words[11])
-    except (OSError, ValueError, IndexError):
+        return list(map(int, os.pread(kernel_file("io", os.getpid()), 512, 0).split()[1::2]))
+    except (OSError, ValueError):
         return None
 
 

@@ -12,9 +12,8 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
-from diel.attempt.block import Limits
+from diel.attempt.block import NO_LIMITS, Limits
 from diel.attempt.bundle import Failure, Request, Work
 from diel.attempt.ipc import is_cut
 from diel.attempt.launcher import Launches
@@ -44,18 +43,9 @@ EXIT_CODE = 70
 """Exit code of a worker that ended together with its task."""
 
 
-@dataclass
 class RunningAttempt:
     """An attempt: its request, and its progress so far."""
 
-    work: Work
-    request: Request
-    task_dir: str
-    limits: Limits = field(default_factory=Limits)
-    began: float = field(default_factory=time.monotonic)
-    """In time.monotonic seconds."""
-    epoch: float = field(default_factory=lambda: time.time() - time.monotonic())
-    """Added to time.monotonic, gives seconds since the epoch, by the clock when it began."""
     environment: Prepared | None = None
     """What it runs in; None for the worker's own surroundings."""
     inside: tuple[str, ...] = ()
@@ -75,13 +65,20 @@ class RunningAttempt:
     is_fetching: bool = False
     """Whether its inputs are on their way to the node: whoever copies them looks at the verdict."""
     verdict: Failure | None = None
-    writing: Mapping[str, str] = field(default_factory=dict)
+    writing: Mapping[str, str] = {}
     """Files that it left open in another process, and what to say of each."""
-    usage: Usage = field(default_factory=Usage)
-    imports: Mapping[str, str] = field(default_factory=dict)
+    imports: Mapping[str, str] = {}
     """Files of the user that it executed and that no import names, each with the digest of its bytes."""
-    measure_at: float = field(default_factory=lambda: time.monotonic() + TICK)
-    """When its memory is measured again, in time.monotonic seconds."""
+
+    def __init__(self, work: Work, request: Request, task_dir: str, limits: Limits = NO_LIMITS) -> None:
+        self.work, self.request, self.task_dir, self.limits = work, request, task_dir, limits
+        self.usage = Usage()
+        self.began = time.monotonic()
+        """In time.monotonic seconds."""
+        self.epoch = time.time() - self.began
+        """Added to time.monotonic, gives seconds since the epoch, by the clock when it began."""
+        self.measure_at = self.began + TICK
+        """When its memory is measured again, in time.monotonic seconds."""
 
     @property
     def in_process(self) -> bool:
@@ -112,7 +109,7 @@ class Watchdog:
 
     def begin(self, attempt: RunningAttempt) -> None:
         self._watched = attempt
-        if attempt.in_process and attempt.work.timeout is not None:
+        if attempt.work.timeout is not None and attempt.in_process:
             # A function in C can keep the interpreter, and so this thread, from running. The thread
             # behind this call needs no interpreter.
             faulthandler.dump_traceback_later(attempt.work.timeout + LATE, exit=True, file=2)

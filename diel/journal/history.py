@@ -10,7 +10,7 @@ import json
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from diel.form import Contradiction
 from diel.journal.axis_history import AxisHistory, Trial
@@ -468,12 +468,11 @@ def _count_usage(totals: dict[str, float], usage: "UsageFacts", seconds: float) 
     """Add one attempt: `tasks` counts measured ones, `seconds` their time, no peak of the worker's own."""
     totals["tasks"] = totals.get("tasks", 0) + 1
     totals["seconds"] = totals.get("seconds", 0.0) + seconds
-    for key in _SUMS:
-        if key in usage:
-            totals[key] = totals.get(key, 0) + usage[key]  # type: ignore[literal-required]
-    for key in _PEAKS:
-        if key in usage and not (key == "memory_bytes" and usage.get("memory_at_most")):
-            totals[key] = max(totals.get(key, 0), usage[key])  # type: ignore[literal-required]
+    for key, number in cast("dict[str, float]", usage).items():
+        if key in _SUMS:
+            totals[key] = totals.get(key, 0) + number
+        elif key in _PEAKS and not (key == "memory_bytes" and usage.get("memory_at_most")):
+            totals[key] = max(totals.get(key, 0), number)
 
 
 def _count_staging(

@@ -18,6 +18,7 @@ from diel.errors import JournalError, UsageError
 from diel.files import put
 from diel.form import NOT_AS_IT_SHOULD_BE, Contradiction
 from diel.paths import RunPaths
+from diel.values import encoder
 
 if TYPE_CHECKING:
     from diel.journal.history import History
@@ -27,8 +28,8 @@ LATE = 60.0
 """Seconds after a block's end in which lines of its workers can still appear on a shared file system."""
 _NAME = re.compile(r"(controller-[0-9]+|worker-[0-9]+-.*)\.jsonl")
 
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
-_encode_ascii = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+_encode = encoder(ensure_ascii=False, separators=(",", ":"))
+_encode_ascii = encoder(separators=(",", ":"))
 
 
 class SegmentWriter:
@@ -46,22 +47,25 @@ class SegmentWriter:
         return self.path.name
 
     def append(self, *records: "Record | NoticeRecord") -> int:
-        """Append records and return the offset of the first. A write that fails part-way (a full disk) is
-        taken back before JournalError is raised, so that the next line does not continue a torn one."""
+        """Append records and return the offset of the first. Raise JournalError as `write` does."""
         try:
-            data = "".join([_encode(record) + "\n" for record in records]).encode("utf-8", "surrogateescape")
+            data = "\n".join([*map(_encode, records), ""]).encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:  # half a UTF-16 pair, which only an escape can write
-            data = "".join([_encode_ascii(record) + "\n" for record in records]).encode("ascii")
+            data = "\n".join([*map(_encode_ascii, records), ""]).encode("ascii")
+        return self.write(data)
+
+    def write(self, lines: bytes) -> int:
+        """Append whole lines and return their offset. A write that fails part-way (a full disk) is taken back
+        before JournalError is raised, so that the next line does not continue a torn one."""
         with self._lock:
-            offset = self.size
+            offset, rest = self.size, lines
             try:
-                written = os.write(self._file, data)
-                while written < len(data):
-                    written += os.write(self._file, data[written:])
+                while rest:
+                    rest = rest[os.write(self._file, rest) :]
             except OSError as error:
                 os.ftruncate(self._file, offset)
                 raise JournalError(f"cannot write {self.path}: {error.strerror}") from error
-            self.size = offset + len(data)
+            self.size = offset + len(lines)
         return offset
 
     def close(self) -> None:

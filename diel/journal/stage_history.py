@@ -175,6 +175,8 @@ class StageHistory:
 
     def takes(self, record: "Result") -> bool:
         """Return whether a result counts: not if its attempt was given up for lost, or lost its files."""
+        if not (self.gone or self.fenced):
+            return True
         index, attempt = record["index"], record["attempt"] if record["event"] == "done" else 0
         return not self.is_gone(index, attempt) and (attempt == 0 or not self.is_fenced(index, attempt))
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from diel.form import ANY, COUNT, COUNTS, LIST, TEXT, TEXTS, Form, flaw_in, is_text, list_of
+from diel.values import encoder
 
 Header = dict[str, Any]
 VERSION = 1
@@ -21,11 +22,11 @@ MAX_MESSAGE = 64 * 1024 * 1024
 SILENCE = 600.0
 """Seconds without a controller's heartbeat after which a broker ends: nobody is left to start tasks."""
 
-_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_encode = encoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def pack(header: Mapping[str, object]) -> bytes:
-    return _encoder.encode(header).encode()
+    return _encode(header).encode()
 
 
 def unpack(data: bytes) -> Header:

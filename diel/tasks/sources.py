@@ -270,10 +270,6 @@ class Scope(Mapping[str, Any]):
     def _find(self, name: str) -> Any:
         sources = self.sources
         match name:
-            case "hp":
-                return sources.registry(self.index, self)
-            case "files":
-                return sources.files.paths(self)
             case "params":
                 return {key: tree.value(self) for key, tree in sources.texts.params.items()}
             case "inputs":
@@ -281,6 +277,10 @@ class Scope(Mapping[str, Any]):
                 return {**self.hyperparameter_inputs(), **read}
             case "outputs":
                 return {key: template.text_value(self) for key, template in sources.texts.outputs.items()}
+            case "hp":
+                return sources.registry(self.index, self)
+            case "files":
+                return sources.files.paths(self)
             case "task":
                 stage = sources.run.name
                 attempt = self._attempt or sources.run.history.attempts.get(self.index, 0) + 1

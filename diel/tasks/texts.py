@@ -35,6 +35,8 @@ class Texts:
         self.outputs = {n: parse(p) for n, o in stage.outputs.items() if (p := o.place) is not None}
         words = stage.command if isinstance(stage.command, tuple) else ()
         self._words = [parse(word if isinstance(word, str) else json.dumps(word)) for word in words]
+        self._is_fixed = not any(word.expressions for word in self._words)
+        self._command: tuple[str, ...] | None = None
         self._interpreter = stage.interpreter
         self._shell = parse(stage.command) if isinstance(stage.command, str) else None
 
@@ -83,7 +85,9 @@ class Texts:
     def command(self, scope: Scope) -> tuple[str, ...] | None:
         if self._shell is not None:
             return (*self._interpreter, self._shell.shell(scope))
-        return tuple(word for text in self._words for word in text.words(scope)) if self._words else None
+        if self._words and not (self._is_fixed and self._command):
+            self._command = tuple(word for text in self._words for word in text.words(scope))
+        return self._command
 
 
 class Files:

@@ -6,7 +6,7 @@ It is kept while nobody can write there any more: a worker that adopts what task
 import contextlib
 import os
 import stat
-from collections.abc import Set
+from collections.abc import Sequence
 
 from diel.attempt.bundle import Request, Work
 from diel.attempt.reaper import LEFT, adopt, has_children
@@ -20,34 +20,29 @@ class Spare:
     """At most one directory, and whether one can be kept."""
 
     def __init__(self) -> None:
-        self._kept: tuple[str, int, Set[str]] | None = None
+        self._kept: tuple[str, Sequence[str]] | None = None
         self._adopts = adopt()
         """Whether it adopted all that was left behind so far."""
 
     def make(self, task_dir: str, work: Work, request: Request) -> None:
-        """Make a task's directory, or reuses the kept one if nothing was written there. Raise OSError."""
+        """Make a task's directory, or let it have the kept one. Raise OSError."""
         if self._kept is None:
             os.mkdir(task_dir)
             return
-        (folder, written, names), self._kept = self._kept, None
-        if os.stat(folder).st_mtime_ns != written:
-            os.mkdir(task_dir)
-            return
+        (folder, names), self._kept = self._kept, None
         os.rename(folder, task_dir)
-        written_again = work.module is None and names <= {
-            name for name, value in ((PARAMS, request.params), (INPUTS, request.inputs)) if value
-        }
-        for name in () if written_again else names:
-            os.unlink(f"{task_dir}/{name}")
+        for name in names:
+            if work.module is not None or not (request.params if name == PARAMS else request.inputs):
+                os.unlink(f"{task_dir}/{name}")  # nobody writes it over
 
     def keep(self, work: Work, task_dir: str) -> None:
         """Keep the directory of a task that succeeded, wrote nothing, and left no process."""
         if not self._adopts or LEFT or (work.module is not None and has_children()):
             return
         try:
-            names = frozenset(os.listdir(task_dir))
-            if names <= OWN and all(_is_own(f"{task_dir}/{name}") for name in names):
-                self._kept = (task_dir, os.stat(task_dir).st_mtime_ns, names)
+            names = os.listdir(task_dir)
+            if all(name in OWN and _is_own(f"{task_dir}/{name}") for name in names):
+                self._kept = task_dir, names
         except FileNotFoundError:  # a function may remove its own directory
             return
 

@@ -21,7 +21,7 @@ import psutil
 from diel.artifacts import Artifacts, FileChanged, Values
 from diel.attempt.block import limits_of, own_block, own_node, pin_gpus
 from diel.attempt.bundle import Bundle, BundleReport, Failure, Request, Work
-from diel.attempt.capture import Capture
+from diel.attempt.capture import Capture, read_tail
 from diel.attempt.command import launch, made_files, made_values, run_command
 from diel.attempt.environment import surround
 from diel.attempt.function import call, call_apart
@@ -201,16 +201,9 @@ class Worker:
             if isinstance(error, FileExistsError) and error.filename == task_dir:
                 return self._give_back(work, request)
             unmade = error
-        self.segment.append(
-            {
-                "event": "start",
-                "stage": work.stage,
-                "index": request.index,
-                "attempt": request.attempt,
-                "time": now,
-                "bundle": self._number,
-            }
-        )
+        # As text too: nothing in it needs an escape.
+        begun = f'"index":{request.index},"attempt":{request.attempt},"time":{now},"bundle":{self._number}'
+        self.segment.write(f'{{"event":"start","stage":"{work.stage}",{begun}}}\n'.encode())
         self._attempt = attempt
         try:
             if unmade is not None:
@@ -243,7 +236,8 @@ class Worker:
                     raise attempt.verdict
             try:
                 values, artifacts = self._execute_held(attempt)
-                hold_names(work, attempt.request, {**artifacts, **values})
+                if values or artifacts or work.module is not None:
+                    hold_names(work, attempt.request, {**artifacts, **values})
             finally:
                 if work.staging is not None:
                     for brought in late_notes(attempt):
@@ -279,25 +273,22 @@ class Worker:
         self, attempt: RunningAttempt, drain: Drain, values: Values, consulted: Consulted | None
     ) -> None:
         """Copy and commits in a thread, while this one continues with the next task of the bundle."""
-        tail = self.capture.tail()
+        tail = read_tail()
         wrote = self._tidy(attempt)
         bundle = self._number
 
-        def copied() -> "Done | Fail":
+        def commit() -> "tuple[int, Record]":
+            record: Done | Fail
             try:
                 drain.copy()
                 record = done_record(attempt, values, made_files(attempt, self._root), consulted)
+                if wrote:
+                    record["output"] = True
             except Failure as failure:
-                return fail_record(attempt, bundle, failure, tail)
+                record = fail_record(attempt, bundle, failure, tail)
             except (OSError, DielError) as error:
                 message = f"its outputs could not be copied from the node's disk: {error}"
-                return fail_record(attempt, bundle, Failure(FailureClass.NODE, message), tail)
-            if wrote:
-                record["output"] = True
-            return record
-
-        def commit() -> "tuple[int, Record]":
-            record = copied()
+                record = fail_record(attempt, bundle, Failure(FailureClass.NODE, message), tail)
             with self.dog.lock:
                 committed = self._commit(record)
             drain.close()
@@ -338,8 +329,11 @@ class Worker:
 
     def _execute(self, attempt: RunningAttempt) -> tuple[Values, Artifacts]:
         work, request = attempt.work, attempt.request
-        own = {**self._surroundings.variables(attempt), **stream_environment(work, request)}
-        declared = {**request.env, **variables(self.paths, request.services, request.index)}
+        own, declared = self._surroundings.variables(attempt), request.env
+        if request.streams is not None:
+            own |= stream_environment(work, request)
+        if request.services is not None:
+            declared = {**declared, **variables(self.paths, request.services, request.index)}
         if request.rendered:
             write_rendered(request.rendered, attempt.task_dir)
         if attempt.in_process:
@@ -392,7 +386,7 @@ class Worker:
                 failure = drain.blame(failure)
                 drain.close()
             self.capture.recover()
-            request, tail = attempt.request, self.capture.tail()
+            request, tail = attempt.request, read_tail()
             kind, message = self._diagnose(attempt.work, failure, tail)
             record = fail_record(attempt, self._number, Failure(kind, message, failure.exit_code), tail)
             if kind != FailureClass.CANCELLED:
@@ -400,7 +394,7 @@ class Worker:
                 from diel.worker.headline import END, headline, written  # its table costs a start-up 20 ms
 
                 texts = written(attempt.task_dir, request.command or (), request.outputs.values())
-                ends = self.capture.tail(2, END), self.capture.tail(1, END)
+                ends = read_tail(2, END), read_tail(1, END)
                 lost = misplaced(request.command or (), self._folder(), attempt.task_dir, "".join(ends))
                 if line := lost or headline(*ends, texts):
                     record["headline"] = line
@@ -424,7 +418,7 @@ class Worker:
             return FailureClass.NODE, f"no space left on the file system of the run ({failure.message})"
         launched = bool(work.launcher)
         if launched:
-            tail += message_of_mpiexec(self.capture.tail(1))
+            tail += message_of_mpiexec(read_tail(1))
         words = os.environ.get("DIEL_OOM_WORDS", "")
         why = self._kills.evidence(failure.exit_code, tail, launched=launched, words=words)
         self._kills.mark()

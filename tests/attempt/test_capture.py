@@ -9,7 +9,7 @@ from pathlib import Path
 PROGRAM = """
 import os, sys
 from pathlib import Path
-from diel.attempt.capture import Capture
+from diel.attempt.capture import Capture, read_tail
 
 folder = Path(sys.argv[1])
 def state():
@@ -20,7 +20,7 @@ def state():
 capture = Capture(folder, "worker")
 before = state()
 print("one", end="", flush=True); os.write(1, b"(raw)"); os.system("echo child >&2")
-assert capture.tail() == "child\\n"
+assert read_tail() == "child\\n"
 assert capture.collect(str(folder / "0"))
 assert not capture.collect(str(folder / "1"))
 {body}
@@ -79,7 +79,7 @@ def test_streams_that_a_task_closed_or_replaced_serve_the_next_one(tmp_path: Pat
 def test_the_tail_is_the_end_of_long_output_and_always_text(tmp_path: Path) -> None:
     body = (
         "os.write(2, b'x' * 10_000 + b'\\xff end')\n"
-        "assert capture.tail().endswith('x\\ufffd end') and len(capture.tail()) == 4096\n"
+        "assert read_tail().endswith('x\\ufffd end') and len(read_tail()) == 4096\n"
         "capture.collect(str(folder / '1'))"
     )
     assert caught(tmp_path, body)["2/stdout"] == "late\n"
