@@ -1,6 +1,7 @@
 """Units: conversions of numbers between them, by pint, which is loaded only where two differ."""
 
 import math
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from fractions import Fraction
@@ -9,6 +10,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from diel.errors import HintedError, UsageError, did_you_mean
+from diel.values import BEYOND
 
 Units = str | Mapping[str, str]
 """As a workflow writes them: of all numbers, or of columns by name."""
@@ -17,6 +19,18 @@ _USUAL = (
     *("bohr", "fs", "ps", "ns", "s", "Pa", "GPa", "bar", "atm", "kg", "amu", "g/mol", "elementary_charge"),
     *("debye", "tesla", "volt", "ampere", "kelvin", "electron_volt", "percent", "cm", "mm", "m", "Hz", "THz"),
 )
+
+
+_UDUNITS = (
+    (r"(?i)\bdeg(rees?)?[ _]?c(elsius)?\b|\bcelsius\b", "degC"),
+    (r"(?i)\bdegrees?_(north|east|south|west|true|[nesw])\b", "degree"),
+    (r"^(unitless|none|-)$", "1"),
+    (r"(?<!\d[eE])(?<=[^\W\d])([+-]?\d+)\b", r"**\1"),
+    (r"(?<=\w)\.(?=[^\W\d])", " "),
+)
+"""What UDUNITS reads, as pint does."""
+_LEAST = {"float16": 2.0**-14, "float32": 2.0**-126, "complex64": 2.0**-126}
+"""The least numbers of narrow types that have all their digits."""
 
 
 class UnitsError(HintedError, UsageError):
@@ -40,14 +54,41 @@ class Conversion(NamedTuple):
         try:
             if isinstance(value, bool | str):
                 raise TypeError
-            made = value * self.factor + self.offset if self.offset else value * self.factor
+            made = _scaled(value, self)
             if _is_labelled(value):
                 made.attrs = {**value.attrs, **({"units": self.unit} if "units" in value.attrs else {})}
             return made
-        except (TypeError, OverflowError):
+        except (TypeError, ValueError, OverflowError):
             plain = isinstance(value, bool | int | str)
             shown = f"{value!r:.40}" if plain else f"a {type(value).__name__}"
             raise UnitsError(f"{shown} is nothing to convert: expected numbers") from None
+
+
+def _scaled(value: Any, rule: Conversion) -> Any:
+    """Return numbers in another unit, as doubles where a narrower type would lose some. Raise UnitsError."""
+    if not hasattr(value, "dtype"):
+        made = value * rule.factor
+        if rule.offset and abs(value) < math.inf:
+            made = float(Fraction(str(value)) * _simple(rule.factor) + _simple(rule.offset))
+        if abs(value) < math.inf and abs(made) == math.inf:
+            raise UnitsError(f"in {rule.unit} {value!r:.40} would be {BEYOND}")
+        return made
+    import numpy  # here: it is loaded
+
+    with numpy.errstate(all="ignore"):
+        made = value * rule.factor + rule.offset if rule.offset else value * rule.factor
+        if made.dtype == object:  # whose items may be no numbers
+            return made
+        least = _LEAST.get(str(made.dtype).lower(), 0.0)
+        lost = (abs(value) < math.inf) & (abs(made) == math.inf)
+        if least and not rule.offset:
+            lost |= (abs(value) >= least) & (abs(made) < least)
+        if not lost.any():
+            return made
+    if not least:
+        raise UnitsError(f"in {rule.unit} it would hold {BEYOND}")
+    wide = {"F": "Float64", "c": "complex128"}.get(str(made.dtype)[0], "float64")
+    return _scaled(value.astype(wide), rule)
 
 
 class Columns(NamedTuple):
@@ -133,10 +174,15 @@ def conversion(source: str, need: str) -> Conversion:
         raise UnitsError(what, "fix the units of one end") from error
     if low == 0 and math.isclose(top, 2 * mid):
         return Conversion(mid, unit=need) if mid != 1 else Conversion()
-    factor = float(Fraction(mid - low).limit_denominator(1000))  # 5/9, without rounding
+    factor, low = float(_simple(mid - low)), float(_simple(low))
     if not math.isclose(top, low + 2 * factor):
         raise UnitsError(f"{source} is no linear scale of {need}", "convert it in a function of your own")
     return Conversion(factor, low, need)
+
+
+def _simple(number: float) -> Fraction:
+    """Return what a factor or an offset of temperatures is without rounding, as 5/9."""
+    return Fraction(number).limit_denominator(1000)
 
 
 def differ(first: str, second: str) -> bool:
@@ -148,11 +194,12 @@ def differ(first: str, second: str) -> bool:
 
 
 def contradict(own: str, promised: str) -> bool:
-    """Return whether the units that an object names are known, and others than the promised ones."""
-    if own in ("", promised) or find_spec("pint") is None:
+    """Return whether the units that an object names are others than the promised ones, or none that anybody
+    knows. Those of dates, `days since …`, and promises that nobody knows are not compared."""
+    if own in ("", promised) or " since " in own or find_spec("pint") is None:
         return False
     try:
-        _parsed(own), _parsed(promised)
+        _parsed(promised)
     except UnitsError:
         return False
     try:
@@ -172,6 +219,13 @@ def _registry() -> Any:
     return registry
 
 
+def _of_udunits(text: str) -> str:
+    """Return units as pint writes them, if they are as the CF conventions write them: `W m-2`, `m.s-1`."""
+    for pattern, plain in _UDUNITS:
+        text = re.sub(pattern, plain, text)
+    return re.sub("[A-Z][a-z]{4,}", lambda word: word[0].lower(), text)
+
+
 def _parsed(text: str) -> Any:
     """Return a unit by its text. Raise UnitsError with the nearest known one."""
     registry = _registry()
@@ -180,6 +234,8 @@ def _parsed(text: str) -> Any:
         if "astronomical_unit" not in str(unit) or "astronomical" in text:
             return unit
     except Exception as error:  # its parser has no class for a bad text
+        if (plain := _of_udunits(text)) != text:
+            return _parsed(plain)
         names = getattr(error, "unit_names", None)
         if not names:
             hint = "write them as in eV, kJ/mol or m/s**2"
