@@ -187,8 +187,9 @@ def _energy_lines(status: Status, view: View) -> list[str]:
 SECTIONS = (
     Section(lambda status: status.axes, lambda status, view: axis_lines(status.axes, view.width, view.rows)),
     Section(
-        lambda status: any(stage.shared for stage in status.stages),
+        lambda status: any(stage.shared or stage.remark for stage in status.stages),
         lambda status, view: shared_lines(status.stages),
+        lambda status: [stage.remark for stage in status.stages if stage.remark],
         noted=True,
     ),
     Section(
