@@ -1,6 +1,7 @@
 """Units: conversions of numbers between them, by pint, which is loaded only where two differ."""
 
 import math
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from fractions import Fraction
@@ -9,6 +10,7 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from diel.errors import HintedError, UsageError, did_you_mean
+from diel.values import BEYOND
 
 Units = str | Mapping[str, str]
 """As a workflow writes them: of all numbers, or of columns by name."""
@@ -17,6 +19,17 @@ _USUAL = (
     *("bohr", "fs", "ps", "ns", "s", "Pa", "GPa", "bar", "atm", "kg", "amu", "g/mol", "elementary_charge"),
     *("debye", "tesla", "volt", "ampere", "kelvin", "electron_volt", "percent", "cm", "mm", "m", "Hz", "THz"),
 )
+_UDUNITS: tuple[tuple[str, Any], ...] = (
+    (r"(?i)\bdeg(rees?)?[ _]?c(elsius)?\b|\bcelsius\b", "degC"),
+    (r"(?i)\bdegrees?_(north|east|south|west|true|[nesw])\b", "degree"),
+    (r"^(unitless|none|-)$", "1"),
+    (r"(?<!\d[eE])(?<=[^\W\d])([+-]?\d+)\b", r"**\1"),
+    (r"(?<=\w)\.(?=[^\W\d])", " "),
+    (r"[A-Z][a-z]{4,}", lambda word: word[0].lower()),
+)
+"""What UDUNITS reads, as pint does."""
+_LEAST = {"float16": 2.0**-14, "float32": 2.0**-126, "complex64": 2.0**-126}
+"""The least numbers of narrow types that have all their digits."""
 
 
 class UnitsError(HintedError, UsageError):
@@ -40,19 +53,46 @@ class Conversion(NamedTuple):
         try:
             if isinstance(value, bool | str):
                 raise TypeError
-            times, per = map(float, self.factor.as_integer_ratio())
-            if min(times, per) > 1 and max(times, per) > 1e6:  # which single precision might not hold
-                times, per = float(self.factor), 1.0
-            made = value * times / per + float(self.offset) if self.offset else value * times / per
-            if type(value) in (int, float) and math.isfinite(made):  # the nearest double
-                return float(Fraction(value) * self.factor + self.offset)
+            made = _scaled(value, self)
             if _is_labelled(value):
                 made.attrs = {**value.attrs, **({"units": self.unit} if "units" in value.attrs else {})}
             return made
-        except (TypeError, OverflowError):
+        except (TypeError, ValueError, OverflowError):
             plain = isinstance(value, bool | int | str)
             shown = f"{value!r:.40}" if plain else f"a {type(value).__name__}"
             raise UnitsError(f"{shown} is nothing to convert: expected numbers") from None
+
+
+def _scaled(value: Any, rule: Conversion) -> Any:
+    """Return numbers in another unit, as doubles where a narrower type would lose some. Raise UnitsError."""
+    if type(value) in (int, float):
+        if not math.isfinite(value):
+            return value * float(rule.factor)
+        try:
+            return float(Fraction(str(value)) * rule.factor + rule.offset)  # the nearest double
+        except OverflowError:
+            raise UnitsError(f"in {rule.unit} {value!r:.40} would be {BEYOND}") from None
+    times, per = map(float, rule.factor.as_integer_ratio())
+    if min(times, per) > 1 and max(times, per) > 1e6:  # which single precision might not hold
+        times, per = float(rule.factor), 1.0
+    if not hasattr(value, "dtype"):
+        return value * times / per + float(rule.offset)
+    import numpy  # here: it is loaded
+
+    with numpy.errstate(all="ignore"):
+        made = value * times / per + float(rule.offset) if rule.offset else value * times / per
+        if made.dtype == object:  # whose items may be no numbers
+            return made
+        least = _LEAST.get(str(made.dtype).lower(), 0.0)
+        lost = (abs(value) < math.inf) & (abs(made) == math.inf)
+        if least and not rule.offset:
+            lost |= (abs(value) >= least) & (abs(made) < least)
+        if not lost.any():
+            return made
+    if not least:
+        raise UnitsError(f"in {rule.unit} it would hold {BEYOND}")
+    wide = {"F": "Float64", "c": "complex128"}.get(str(made.dtype)[0], "float64")
+    return _scaled(value.astype(wide), rule)
 
 
 class Columns(NamedTuple):
@@ -134,7 +174,7 @@ def conversion(source: str, need: str) -> Conversion:
         raise UnitsError(f"only one of {source} and {need} has an angle", "write Hz, or rad/s, at both ends")
     try:
         exact = _registry(Fraction)
-        ends = [*map(exact.parse_units, texts)]
+        ends = [exact.parse_units(str(unit)) for unit in (first, second)]
         low, mid, top = (Fraction(exact.convert(Fraction(number), *ends)) for number in (0, 1, 2))
     except Exception as error:
         if type(error) is not TypeError:
@@ -167,12 +207,9 @@ def product(first: str, second: str, sign: str = "*") -> str | None:
 
 
 def contradict(own: str, promised: str) -> bool:
-    """Return whether the units that an object names are known, and others than the promised ones."""
-    if own in ("", promised) or find_spec("pint") is None:
-        return False
-    try:
-        _parsed(own), _parsed(promised)
-    except UnitsError:
+    """Return whether the units that an object names are others than the promised ones, or none that anybody
+    knows. Those of dates, `days since …`, are not compared."""
+    if own in ("", promised) or " since " in own or find_spec("pint") is None:
         return False
     try:
         rule = conversion(own, promised)
@@ -192,6 +229,13 @@ def _registry(number: type = float) -> Any:
     return registry
 
 
+def _of_udunits(text: str) -> str:
+    """Return units as pint writes them, if they are as the CF conventions write them: `W m-2`, `m.s-1`."""
+    for pattern, plain in _UDUNITS:
+        text = re.sub(pattern, plain, text)
+    return text
+
+
 def _parsed(text: str) -> Any:
     """Return a unit by its text. Raise UnitsError with the nearest known one."""
     registry = _registry()
@@ -200,6 +244,8 @@ def _parsed(text: str) -> Any:
         if "astronomical_unit" not in str(unit) or "astronomical" in text:
             return unit
     except Exception as error:  # its parser has no class for a bad text
+        if (plain := _of_udunits(text)) != text:
+            return _parsed(plain)
         names = getattr(error, "unit_names", None)
         if not names:
             hint = "write them as in eV, kJ/mol or m/s**2"

@@ -47,6 +47,10 @@ pytest.importorskip("pint", reason="units that differ are compared by diel[units
         ("rpm", "rad/s", 60.0, 6.28318531),
         ("planck_constant*speed_of_light/cm", "meV", 8.0655439, 1.0),
         ("boltzmann_constant*K", "eV", 11604.518, 1.0),
+        ("cm s-1", "km/h", 150.0, 5.4),
+        ("kg m-2 s-1", "g.m-2.s-1", 1.0, 1000.0),
+        ("W/m2", "mW cm-2", 1.0, 0.1),
+        ("degrees_celsius", "Kelvin", 20.0, 293.15),
     ],
 )
 def test_numbers_are_converted(made: str, wanted: str, value: float, expected: float) -> None:
@@ -88,7 +92,8 @@ def test_arrays_are_divided_by_ten_where_numbers_are() -> None:
         ("eV/A**3", "GPa", r"ampere"),
         ("ev", "kJ/mol", "the unit 'ev' is not known; did you mean 'eV'"),
         ("kj/mol", "eV", "the unit 'kj' is not known"),
-        ("m s-1", "m/s", "the units 'm s-1' cannot be read"),
+        ("m s-1 foo-1", "m/s", "the unit 'foo' is not known"),
+        ("1e-3", "1", "the units '1e-3' cannot be read"),
         ("10 eV", "J", "the units '10 eV' cannot be read"),
         ("dBm", "W", "is no linear scale of W"),
         ("cm^-1", "eV", "1/centimeter.* cannot be converted into eV"),
@@ -269,12 +274,65 @@ def test_an_object_that_names_other_units_than_promised_is_refused(
     assert f": e says that its units are '{says}'; expected 'eV'" in run.failure("make", 0)["message"]
 
 
-def test_units_that_nobody_can_read_contradict_nothing() -> None:
-    assert not any(
-        contradict(own, "eV") for own in ("", "eV", "electron_volt", "m s-1", "days since 2000-01-01", "fooo")
-    )
-    assert not contradict("amu", "g/mol")
-    assert all(contradict(own, "eV") for own in ("kJ/mol", "K"))
+def test_units_contradict_others_and_any_promise_if_nobody_can_read_them() -> None:
+    assert not any(contradict(own, "eV") for own in ("", "eV", "electron_volt", "days since 2000-01-01"))
+    same = {
+        "amu": "g/mol",
+        "m s-1": "m/s",
+        "W.m-2": "W/m**2",
+        "degrees_celsius": "degC",
+        "-": "1",
+        "psu": "psu",
+    }
+    assert not any(contradict(own, promised) for own, promised in same.items())
+    assert all(contradict(own, "eV") for own in ("kJ/mol", "K", "W m-2", "fooo"))
+    assert contradict("cm s-1", "m/s")
+
+
+@pytest.mark.parametrize(
+    ("source", "need", "value", "number"),
+    [
+        ("degC", "degF", 10, 50.0),
+        ("degF", "degC", 50, 10.0),
+        ("degC", "K", -273.15, 0.0),
+        ("K", "degF", 0.0, -459.67),
+    ],
+)
+def test_temperatures_are_converted_without_noise(
+    source: str, need: str, value: float, number: float
+) -> None:
+    assert conversion(source, need).apply(value) == number
+
+
+def test_numbers_that_a_narrow_type_cannot_hold_become_doubles() -> None:
+    numpy = pytest.importorskip("numpy", reason="diel[data] is not installed")
+    mass, length = numpy.array([1.989e30, 5e30], "f4"), numpy.array([1000, 2], "f2")
+    assert conversion("kg", "u").apply(mass).tolist() == pytest.approx([1.1978038e57, 3.0110703e57])
+    assert conversion("m", "mm").apply(length).tolist() == [1e6, 2000]
+    assert conversion("m", "mm").apply(length[0]) == 1e6
+    assert conversion("m", "cm").apply(length[1:]).dtype == "float16"
+    assert conversion("mm", "km").apply(length).tolist() == pytest.approx([1e-3, 2e-6])
+    assert conversion("m", "mm").apply(numpy.array([numpy.inf, 2], "f2")).dtype == "float16"
+
+
+@pytest.mark.parametrize("kind", ["float32", "Float32"])
+def test_columns_that_a_narrow_type_cannot_hold_become_doubles(kind: str) -> None:
+    pandas = pytest.importorskip("pandas", reason="diel[tables] is not installed")
+    xarray = pytest.importorskip("xarray", reason="diel[data] is not installed")
+    rule = Columns({"m": conversion("kg", "u")})
+    frame = pandas.DataFrame({"m": pandas.Series([1.989e30], dtype=kind)})
+    for table in (frame, xarray.Dataset({"m": ("x", frame["m"].to_numpy("f4"))})):
+        assert rule.apply(table)["m"].values.tolist() == pytest.approx([1.1978038e57])
+
+
+@pytest.mark.parametrize("value", [1e300, [1e300], 10**300])
+def test_numbers_that_no_double_holds_are_refused(value: object) -> None:
+    numpy = pytest.importorskip("numpy", reason="diel[data] is not installed")
+    for numbers in (value, numpy.array([1.0, 1e300])):
+        with pytest.raises(
+            UnitsError, match="^in u .* a number beyond 1.8e308, the largest that a double holds"
+        ):
+            conversion("kg", "u").apply(numbers)
 
 
 BEGUN = """

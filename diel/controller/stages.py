@@ -322,6 +322,11 @@ class Stages:
             "parts": recipe.family_parts,
             "reads": sorted(hyperparameter_reads(stage.name, stage.spec)),
         }
+        for label, axis_points in points.items():
+            for name, (cell, value) in axis_points.lost.items():
+                record["remark"] = (
+                    f"axis '{label}': {name}: {cell} is read as {value}; columns: {{{name}: str}} keeps it"
+                )
         if stage.adaptive:
             record["factors"] = [asdict(factor) for factor in stage.domain.factors]
         if stage.spec.asks:

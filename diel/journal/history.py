@@ -167,9 +167,12 @@ class History:
             raise TypeError(event)
 
     def has_notes(self) -> bool:
-        """Return whether tasks are not all there is to tell: stages held, asked first or joined, exports."""
+        """Return whether tasks are not all there is to tell: stages held, asked first or joined, or remarks on
+        them, exports."""
         stages = self.stages.values()
-        return bool(self.exports) or any(s.held or s.joined or s.surrogate is not None for s in stages)
+        return bool(self.exports) or any(
+            s.held or s.joined or s.remark or s.surrogate is not None for s in stages
+        )
 
     def is_doubted(self) -> bool:
         """Return whether audits speak against answers among the results."""
@@ -254,7 +257,7 @@ class History:
             del stage.states[stage.total :]
             del stage.left_out[stage.total :]
         stage.parts = record.get("parts", {})
-        stage.void = record.get("void", "")
+        stage.void, stage.remark = record.get("void", ""), record.get("remark", "")
         stage.factors = record.get("factors", [])
         if "surrogate" in record:
             stage.surrogate = stage.surrogate or SurrogateHistory()

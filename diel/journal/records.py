@@ -153,6 +153,8 @@ class StageRecord(_Stamped):
     factors: NotRequired[list[dict[str, Any]]]
     surrogate: NotRequired[TaughtBy]
     void: NotRequired[str]
+    remark: NotRequired[str]
+    """What was lost of the texts of its axes."""
 
 
 class Queued(_Stamped):

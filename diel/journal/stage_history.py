@@ -63,6 +63,7 @@ class StageHistory:
     """By which rule no more of its tasks are begun, and why; empty if they are."""
     void: str = ""
     """Why its tasks will never be known; empty if they are, or can be."""
+    remark: str = ""
     under_way: dict[int, Attempt] = field(default_factory=dict)
     attempts: dict[int, int] = field(default_factory=dict)
     """How many attempts began, for tasks that have no result or needed several."""

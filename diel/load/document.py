@@ -129,7 +129,7 @@ class Document(Source):
 
 
 def leading_zeros(document: Document) -> Iterator[Problem]:
-    """Yield warnings of numbers such as `007`, which YAML reads as 7."""
+    """Yield warnings of numbers such as `007`, which YAML reads as 7, or `1.10` beside `1.1`."""
     inner = (Source(Path(label), text, compose(text)[0]) for label, text in document.included.items())
     for source in (document, *inner):
         nodes = [] if source.root is None else zero_padded(source.root, _VERBATIM)

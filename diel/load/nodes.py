@@ -7,6 +7,7 @@ text, none of them twice, one document, and aliases within bounds.
 import math
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -265,13 +266,19 @@ def content(node: Node, verbatim: Verbatim, complaints: list[TextProblem], key: 
 
 
 def zero_padded(node: Node, verbatim: Verbatim) -> Iterator[Scalar]:
-    """Yield numbers with leading zeros, which are lost."""
+    """Yield numbers with leading zeros, which are lost, and those in a list that only zeros at the end tell
+    from another."""
     if isinstance(node, Dictionary):
         for name, (_, child) in node.entries.items():
             yield from zero_padded(child, _below(verbatim, name))
     elif isinstance(node, Sequence):
+        leaves = [child for child in node.items if isinstance(child, Scalar) and child.plain]
+        counts = Counter(text.rstrip("0") for text in {leaf.text for leaf in leaves if "." in leaf.text})
         for child in node.items:
             yield from zero_padded(child, verbatim is True)
+        for leaf in leaves if verbatim is not True else ():
+            if leaf.text.endswith("0") and counts[leaf.text.rstrip("0")] > 1:
+                yield leaf
     elif node.plain and verbatim is not True and _PADDED.fullmatch(node.text):
         yield node
 

@@ -20,6 +20,7 @@ from urllib.parse import quote, urlsplit
 from diel.errors import DielError
 from diel.paths import RunPaths
 from diel.services.endpoint import endpoint_file, read_endpoint, read_token
+from diel.values import read_json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -167,7 +168,7 @@ class ServiceClient:
         if "json" not in kind:
             return body.decode("utf-8", "replace") if kind.startswith("text/") else body
         try:
-            return json.loads(body)
+            return read_json(body)
         except (ValueError, RecursionError) as error:
             raise ServiceError(f"service '{self.name}': {what}: no JSON ({error})", status) from error
 

@@ -1,6 +1,5 @@
 """The state of a run's searches and loops: best trials, trials under way, the course of rounds."""
 
-import json
 import math
 import os
 from collections import Counter
@@ -26,6 +25,7 @@ from diel.values import (
     is_finite,
     json_value,
     number_text,
+    read_json,
     sparkline,
     value_text,
 )
@@ -360,7 +360,7 @@ def last_metric(path: Path, metric: str) -> tuple[int | None, float] | None:
     count = 0
     for line in lines:
         with suppress(ValueError, KeyError, TypeError, RecursionError):  # a task can write anything
-            content = json.loads(line)
+            content = read_json(line)
             value = content[metric]
             if type(value) in (int, float) and math.isfinite(as_float(value)):
                 step = next((content[name] for name in STEPS if isinstance(content.get(name), int)), None)

@@ -179,8 +179,9 @@ def is_doubted(status: Status) -> bool:
 SECTIONS = (
     Section(lambda status: status.axes, lambda status, view: axis_lines(status.axes, view.width, view.rows)),
     Section(
-        lambda status: any(stage.shared for stage in status.stages),
+        lambda status: any(stage.shared or stage.remark for stage in status.stages),
         lambda status, view: shared_lines(status.stages),
+        lambda status: [stage.remark for stage in status.stages if stage.remark],
         noted=True,
     ),
     Section(

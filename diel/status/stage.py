@@ -33,6 +33,7 @@ class StageStatus:
     """Mean run time of the attempts that were committed."""
     void: str = ""
     """Why the stage will have no tasks, if one of its axes could not be made."""
+    remark: str = ""
     held: Sequence[str] = ()
     """By which rule no more of its tasks are begun, and why; empty if they are."""
     omitted: int = 0
@@ -75,6 +76,7 @@ class StageStatus:
             "tolerated": self.tolerated,
             "mean_seconds": self.mean_seconds,
             **({"void": self.void} if self.void else {}),
+            **({"remark": self.remark} if self.remark else {}),
             **({"held": {"rule": self.held[0], "why": self.held[1]}} if self.held else {}),
             **({"shared": self.shared} if self.shared else {}),
             **({"dropped": dict(self.dropped)} if self.dropped else {}),
@@ -86,9 +88,12 @@ class StageStatus:
 
 
 def shared_lines(stages: Iterable[StageStatus]) -> list[str]:
-    """Return how many tasks did not run, since an equal one of the same run had."""
-    who = "the result of an equal trial"
-    return [f"{stage.name}: {counted(stage.shared, 'task')} took {who}" for stage in stages if stage.shared]
+    """Return how many tasks did not run, since an equal one of the same run had, and remarks on stages."""
+    lines = []
+    for stage in stages:
+        who = f"{stage.name}: {counted(stage.shared, 'task')} took the result of an equal trial"
+        lines += [line for line in (who * bool(stage.shared), stage.remark) if line]
+    return lines
 
 
 def stages_in(paths: RunPaths, history: History, state: RunState) -> Iterator[StageStatus]:
@@ -115,6 +120,7 @@ def _stage_status(name: str, stage: StageHistory, state: RunState, history: Hist
         counts=counts,
         mean_seconds=round(stage.seconds / stage.timed, 6) if stage.timed else None,
         void=stage.void,
+        remark=stage.remark,
         held=stage.held,
         omitted=stage.never,
         hindered=stage.hindered,

@@ -80,7 +80,8 @@ class Axes:
             names = part.parameters if len(part) or names is None else names
             rows += map(part.values, range(len(part)))
             origins += [tuple(maker.domain.coordinates(index).values())] * len(part)
-        points = Points.of_rows(names or axis.gives or (bare(label),), rows)
+        lost = {name: loss for part in parts.values() for name, loss in part.lost.items()}
+        points = replace(Points.of_rows(names or axis.gives or (bare(label),), rows), lost=lost)
         keep(points, self._paths.axis(label))
         self.points[label] = points
         axes = tuple(maker.domain.coordinates(0)) if maker.size else maker.domain.axes

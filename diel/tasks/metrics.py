@@ -1,11 +1,10 @@
 """A task's reports while it runs: lines of JSON in a file of each attempt, read as it grows."""
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from diel.values import is_finite
+from diel.values import is_finite, read_json
 
 FILE = ".metrics.jsonl"
 STEPS = ("step", "epoch", "iteration")
@@ -38,7 +37,7 @@ class Metrics:
                         return
                     self._offset += len(line)
                     try:
-                        record = json.loads(line)
+                        record = read_json(line)
                     except (ValueError, RecursionError):
                         continue
                     if isinstance(record, dict):

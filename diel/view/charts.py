@@ -1,6 +1,5 @@
 """A run in text: rows of its stages and tasks, and charts that plotext draws for the cells there are."""
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -18,7 +17,7 @@ from diel.status.axis import AxisStatus, CourseStatus, course_name, objectives_t
 from diel.status.columns import printable, shorten
 from diel.status.run import Status
 from diel.status.stage import StageStatus, count_text, mean_text
-from diel.values import bare, format_duration, point_text
+from diel.values import bare, format_duration, point_text, read_json
 from diel.view.run_watch import RunWatch
 
 MOST_CURVES = 12
@@ -150,7 +149,7 @@ def metric_charts(lines: Sequence[str]) -> list[Chart]:
 
 def _row(line: str) -> object:
     try:
-        return json.loads(line)
+        return read_json(line)
     except ValueError:
         return None
 

@@ -27,12 +27,15 @@ def test_columns_whose_spelling_is_lost_and_numbers_with_zeros_before_them_are_w
 ) -> None:
     (tmp_path / "f.csv").write_text("id,version,batch\n007,1.10,2.50\n12,1.9,3\n", encoding="utf-8")
     stages = "stages: {s: {over: [f, k], command: [echo, 007]}}\n"
-    known = checked(tmp_path, "axes: {f: {file: f.csv}, k: {values: [007, '008', 0, 0.5]}}\n" + stages)
+    known = checked(
+        tmp_path, "axes: {f: {file: f.csv}, k: {values: [007, '008', 0, 0.5, 1.1, 1.10, 2.50]}}\n" + stages
+    )
     said = [str(warning) for warning in warnings(known, tmp_path / "runs")]
-    assert len(said) == 3
+    assert len(said) == 4
     assert "axes.f.file: column 'version': 1.10 is read as 1.1" in said[0]
     assert all("columns: {id: str, version: str, batch: str}" in hint for hint in said[:2])
     assert "w.yaml:3:39: 007 is the number 7\n    an id is a text: put it in quotes, '007'" in said[2]
+    assert "w.yaml:3:64: 1.10 is the number 1.1\n    an id is a text: put it in quotes, '1.10'" in said[3]
     assert column_lines(known) == ["f: id: str, version: float, batch: float"]
     typed = "axes: {f: {file: {path: f.csv, columns: {version: str, id: str}}}}\nstages: {s: {over: [f], command: echo}}\n"
     assert not [*warnings(checked(tmp_path, typed), tmp_path / "runs")]

@@ -23,6 +23,7 @@ from diel.cli.options import duration
 from diel.errors import DielError, StreamBroken, StreamEnd, StreamError, UsageError, did_you_mean
 from diel.streams.client import Connection, TupleSpace
 from diel.streams.ends import Consumer, Producer
+from diel.values import read_json
 
 PATIENCE = 10.0
 """Seconds that a program has to end after SIGTERM, if its stream is broken or takes nothing."""
@@ -193,8 +194,8 @@ def _lines(file: IO[str], name: str) -> Iterator[Any]:
     for number, line in enumerate(_texts(file, name), 1):
         try:
             if line.strip():
-                yield json.loads(line)
-        except ValueError as error:
+                yield read_json(line)
+        except (ValueError, RecursionError) as error:
             wrong = f"{name}:{number}: expected one JSON value on each line: {error}"
             raise UsageError(f"{wrong}; `--lines` puts plain text") from error
 
@@ -394,8 +395,8 @@ def _print_tuple(how: str, pattern: str, rank: int | None, timeout: float | None
 
 def _json(what: str, text: str) -> Any:
     try:
-        return json.loads(text)
-    except ValueError as error:
+        return read_json(text)
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{what}: expected JSON, found {text!r} ({error})") from error
 
 
@@ -538,11 +539,13 @@ class Operations:
 def _read(line: str) -> Mapping[str, Any]:
     """Return an operation. Raise UsageError for what is none."""
     try:
-        request = json.loads(line)
+        request = read_json(line)
         fits = any(request.keys() - {"do", "timeout"} == needs for needs in _NEEDS[request["do"]])
         seconds = request.get("timeout")
         fits = fits and (seconds is None or (isinstance(seconds, int | float) and seconds >= 0))
-    except (ValueError, AttributeError, KeyError, TypeError):
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{line.strip()[:200]}: {error}; {_EXPECTED}") from error
+    except (AttributeError, KeyError, TypeError):
         fits = False
     if not fits:
         raise UsageError(f'{_EXPECTED}, and for a time limit "timeout": SECONDS; found {line.strip()[:200]}')
