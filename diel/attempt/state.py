@@ -6,6 +6,7 @@ random numbers begin from the task's key. Module globals live as long as their w
 
 import builtins
 import gc  # noqa: F401 - looked up among what is loaded
+import importlib._bootstrap as bootstrap  # type: ignore[import-not-found]
 import os
 import resource
 import signal
@@ -13,11 +14,12 @@ import socket  # noqa: F401
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context, copy_context
 from hashlib import blake2b
 from importlib.util import resolve_name
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from diel.attempt.import_meter import ImportMeter
@@ -46,7 +48,7 @@ def mode_mask() -> int:
     return mask
 
 
-def _handle(_: Any, handlers: list[Any]) -> None:
+def _handle(_: Any, handlers: Sequence[Any]) -> None:
     if threading.current_thread() is threading.main_thread():
         for number, handler in zip(_SIGNALS, handlers, strict=True):
             if handler is not None and _signal.getsignal(number) != handler:
@@ -58,7 +60,7 @@ def _filter(_: Any, filters: list[Any]) -> None:
     warnings.filters[:] = filters  # type: ignore[index]
 
 
-def _limit(_: Any, limits: list[tuple[int, int]]) -> None:
+def _limit(_: Any, limits: Sequence[tuple[int, int]]) -> None:
     for number, (soft, _hard) in zip(_LIMITS, limits, strict=True):
         now, hard = resource.getrlimit(number)
         if number == resource.RLIMIT_NOFILE and now > soft:  # a task's arrays may need them
@@ -158,7 +160,7 @@ def _torch(torch: Any) -> tuple[Any, ...]:
     """Return its settings, threads unless they are the task's own, and whether least numbers are zeros."""
     dtype, device, threads, *rest = (_setting_of(torch, name) for name in _TORCH)
     own = str(threads) == os.environ.get("OMP_NUM_THREADS")
-    flags = [getattr(torch.backends.cudnn, name) for name in _FLAGS]
+    flags = (*(getattr(torch.backends.cudnn, name) for name in _FLAGS),)
     modes = torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda")
     return dtype, str(device), None if own else threads, *rest, flags, modes, _least * 1.0 == 0
 
@@ -204,10 +206,10 @@ def _drawn(it: Any) -> dict[str, Any]:
 
 def _attributes(library: str, *names: str) -> _OfProcess:
     """Values that a library keeps under names of its own, which are None or as in this process at first."""
-    first: list[Any] = [getattr(sys.modules.get(library), name, None) for name in names]
+    first = tuple(getattr(sys.modules.get(library), name, None) for name in names)
     return _OfProcess(
         library,
-        lambda it: [getattr(it, name) for name in names],
+        lambda it: tuple([getattr(it, name) for name in names]),
         lambda it, values: vars(it).update(zip(names, values, strict=True)),
         lambda _: first,
     )
@@ -235,8 +237,8 @@ _KEPT = (
     _attributes("sys", "stdin", "stdout", "stderr"),
     _attributes("sys", "excepthook", "unraisablehook", "displayhook"),
     _OfProcess("sys", lambda _: mode_mask(), lambda _, mask: os.umask(mask)),
-    _OfProcess("sys", lambda _: [*map(_signal.getsignal, _SIGNALS)], _handle),
-    _OfProcess("sys", lambda _: [*map(resource.getrlimit, _LIMITS)], _limit),
+    _OfProcess("sys", lambda _: (*map(_signal.getsignal, _SIGNALS),), _handle),
+    _OfProcess("sys", lambda _: (*map(resource.getrlimit, _LIMITS),), _limit),
     _OfProcess("sys", lambda _: warnings.filters[:], _filter),
     _pair("socket", "getdefaulttimeout", "setdefaulttimeout"),
     _OfProcess("_locale", lambda it: it.setlocale(it.LC_ALL), lambda it, name: it.setlocale(it.LC_ALL, name)),
@@ -287,7 +289,7 @@ _KEPT = (
         "torch",
         _torch,
         _write_torch,
-        lambda it: (it.float32, "cpu", None, "highest", 0, [False, False, True], (True, False, False), False),
+        lambda it: (it.float32, "cpu", None, "highest", 0, (False, False, True), (True, False, False), False),
     ),
     _OfProcess(
         "sklearn",
@@ -306,6 +308,21 @@ _KEPT = (
 )
 _LIBRARIES = {setting.library for setting in _KEPT}
 State = tuple[Any, ...]
+
+
+def _write_variables(it: Any, variables: Mapping[str, str]) -> None:
+    for name in it.environ.keys() - variables.keys():
+        del it.environ[name]
+    it.environ.update(variables)
+
+
+_OF_IMPORTS = (
+    _OfProcess("os", lambda it: dict(it.environ), _write_variables),
+    _OfProcess("sys", lambda it: it.path[:], lambda it, path: it.path.__setitem__(slice(None), path)),
+    _OfProcess("sys", lambda _: dict(copy_context()), lambda _, values: [var.set(values[var]) for var in values]),
+)
+"""What else an import may set: each task has its own anyway."""
+_SETTINGS = (*_KEPT, *_OF_IMPORTS)
 _File = tuple[object, ...]
 
 
@@ -319,6 +336,8 @@ class Loaded(NamedTuple):
     path: list[str]
     imports: frozenset[str]
     """What its file imported: what that set is in the state, and the file may have set it otherwise."""
+    variables: tuple[dict[str, str], dict[str, str]]
+    """The process's variables before and after its import."""
 
     def call(self, key: str, places: Sequence[Any], named: Mapping[str, Any]) -> Any:
         """Call it, and put back what it changed. `key` begins the generators of random numbers."""
@@ -326,6 +345,7 @@ class Loaded(NamedTuple):
             return self.context.copy().run(self._called, key, places, named)
         finally:
             _importer.clear()
+            _repeated.clear()
             sys.path[:] = self.path
             _put_back(_before[0])
             _modules[:] = [len(sys.modules)]
@@ -335,14 +355,18 @@ class Loaded(NamedTuple):
         # All calls share the object that decimal keeps in this context, and a function may change it.
         if self.state is not _before[0] or _modules != [len(sys.modules)] or "decimal" in sys.modules:
             _put_back(self.state)
+        before, after = self.variables
+        if before != after:
+            _write_variables(os, _again(before, after, dict(os.environ)))
         _seed(key)
         _importer.append(self.file)
-        _repeated.clear()
         _repeated.update(self.imports)
         return self.function(*places, **named)
 
 
-_imported: dict[_File, tuple[State, Context, list[str], frozenset[str]]] = {}
+_imported: dict[
+    _File, tuple[State, Context, list[str], frozenset[str], tuple[dict[str, str], dict[str, str]]]
+] = {}
 _before: list[State] = []
 _modules: list[int] = []
 """How many modules were loaded when the state was last put back: nothing else changes it between calls."""
@@ -365,13 +389,14 @@ def load(module: Module) -> Loaded:
     if file not in _imported:
         _seed(module.digest)
         sys.path[:] = [at for at in sys.path if at in {*_path, *map(str, module.importer.folders)}]
-        context = copy_context()
+        context, variables = copy_context(), dict(os.environ)
         _importer.append(file)
         try:
             context.run(load_function, module)
             state = context.run(_read)
             state = state if any(_changes(_before[0], state)) else _before[0]
-            _imported[file] = state, context, sys.path[:], frozenset(_repeated)
+            both = variables, dict(os.environ)
+            _imported[file] = state, context, sys.path[:], frozenset(_repeated), both
         finally:
             _importer.clear()
             _repeated.clear()
@@ -407,7 +432,7 @@ def _put_back(state: State) -> None:
 
 def _changes(before: State, after: State) -> Iterator[tuple[int, Any]]:
     """Yield the place of each thing that is no longer as it was, and what it was."""
-    for place, (setting, then, now) in enumerate(zip(_KEPT, before, after, strict=True)):
+    for place, (setting, then, now) in enumerate(zip(_SETTINGS, before, after, strict=False)):
         if now is not None:
             was = setting.unset(sys.modules[setting.library]) if then is None else then
             if now != was:
@@ -453,25 +478,35 @@ def _draw_from(states: Mapping[str, Any]) -> None:
             write(states[name]) if name in states else _SEEDS[name](library, _number)
 
 
-_import = builtins.__import__
-_settings_of: dict[tuple[_File | None, str], dict[int, Any]] = {}
-"""What the import of a module set, by place: a library's, or one of the user's own files for one importer."""
+_import, _import_module = builtins.__import__, bootstrap._gcd_import
+_settings_of: dict[tuple[_File | None, str], tuple[set[str], dict[_OfProcess, tuple[Any, Any]]]] = {}
+"""Of a module, a library's or one of the user's own files for one importer: what its import asked for that
+was set already, and what it set: each setting before and after it."""
+_names: set[str] = set()
 _repeated: set[str] = set()
 """The imports whose settings are set: by the file of the running function, or once for this call."""
+_requests: list[set[str]] = []
+"""What each of the imports that go on asked for that was set already."""
+
+
+def _read_all(without: str) -> State:
+    return *_read(without), *(setting.read(sys.modules[setting.library]) for setting in _OF_IMPORTS)
 
 
 def _before_import(name: str, by_user: bool) -> tuple[State, dict[str, Any]] | None:
     """Read the state before an import that a user's file asks for, and those of generators."""
     if not (_importer and by_user):
         return None
+    _requests.append(set())
     drawn = {of: read() for of, (_, read, _) in _generators().items()}
-    return _read(name.partition(".")[0]), drawn
+    return _read_all(name.partition(".")[0]), drawn
 
 
 def _after_import(name: str, module: Any, before: tuple[State, dict[str, Any]] | None) -> None:
     """Put back the generators that an import drew from, or seeded; note what else it set. An import executes
     its file once in a process. What it set is set again for each later task, and each later file, that
     imports it. One that raised, which has no `module`, is executed each time."""
+    requests = set() if before is None else _requests.pop()
     if before is not None and _importer:
         _draw_from(before[1])
     if module is None:
@@ -483,11 +518,13 @@ def _after_import(name: str, module: Any, before: tuple[State, dict[str, Any]] |
         _SEEDS[name](module, _number)
     if before is None or not _importer:
         return
-    now = _read(name.partition(".")[0])
-    if changed := {place: now[place] for place, _ in _changes(before[0], now)}:
-        _settings_of[_owner(module), name] = changed
+    now = _read_all(name.partition(".")[0])
+    changed = {_SETTINGS[place]: (was, now[place]) for place, was in _changes(before[0], now)}
+    if changed or requests:
+        _settings_of[_owner(module), name] = requests, changed
+        _names.add(name)
         _repeated.add(name)
-        builtins.__import__ = _import_again
+        builtins.__import__, bootstrap._gcd_import = _import_again, _import_module_again
 
 
 def _owner(module: Any) -> _File | None:
@@ -502,9 +539,52 @@ def _import_again(
     if _importer:
         package = (globals or {}).get("__package__") or ""
         whole = resolve_name("." * level + name, package) if level and package else name
-        for imported in (whole, *(f"{whole}.{child}" for child in fromlist or ())):
-            if imported not in _repeated and imported in sys.modules:
-                _repeated.add(imported)
-                for place, value in _settings_of.get((_owner(sys.modules[imported]), imported), {}).items():
-                    _KEPT[place].write(sys.modules[_KEPT[place].library], value)
+        _set_again((*accumulate(whole.split("."), "{}.{}".format), *(f"{whole}.{of}" for of in fromlist or ())))
     return module
+
+
+def _import_module_again(name: str, package: Any = None, level: int = 0) -> Any:
+    """Import as `importlib.import_module` does, which does not ask `__import__`."""
+    module = _import_module(name, package, level)
+    if _importer:
+        whole = resolve_name("." * level + name, package) if level else name
+        _set_again(accumulate(whole.split("."), "{}.{}".format))
+    return module
+
+
+def _set_again(imports: Iterable[str]) -> None:
+    """Set what the imports of some modules set that are loaded, each once in a task."""
+    for name in imports:
+        if name not in _names or name not in sys.modules:
+            continue
+        for requests in _requests:
+            requests.add(name)
+        if name not in _repeated:
+            _repeated.add(name)
+            requests, changed = _settings_of.get((_owner(sys.modules[name]), name), (set(), {}))
+            _set_again(requests)
+            for setting, (before, after) in changed.items():
+                library = sys.modules[setting.library]
+                setting.write(library, _again(before, after, setting.read(library)))
+
+
+def _again(before: Any, after: Any, now: Any) -> Any:
+    """Return what is now, changed as `before` was to `after`: the rest is as the task set it."""
+    if now == before or not type(before) is type(after) is type(now):
+        return after
+    if type(now) is tuple and len(before) == len(after) == len(now):
+        return tuple(map(_again, before, after, now))
+    if type(now) is list:
+        new = [part for part in after if part not in before]
+        rest = [part for part in now if part not in new and (part in after or part not in before)]
+        return new + rest if after[: len(new)] == new else rest + new
+    if type(now) is not dict:
+        return after if after != before else now
+    changed = {  # a logger that is not there is plain
+        name: _again(before.get(name, _PLAIN), value, now.get(name, _PLAIN))
+        for name, value in after.items()
+        if not (name in before and value == before[name])
+        # A variable that was a default then may be one that this task's stage declares.
+        and not (name not in before and name in now and type(value) is str)
+    }
+    return {name: now[name] for name in now if name in after or name not in before} | changed

@@ -365,3 +365,128 @@ def test_what_a_file_sets_after_an_import_holds_where_its_function_imports_again
     flow = "axes: {n: {range: 3}}\nstages: {third: {module: 'own:third', over: [n]}}"
     run = project.workflow(flow).run("--site", "one")
     assert [len(text) - 2 for text in run.values("third", "third")] == [50] * 3
+
+
+SETS = """
+import logging, os, sys, tempfile, warnings
+import numpy
+
+os.environ["POTENTIALS"] = "/opt/pots"
+os.environ.setdefault("FLAVOUR", "plain")
+sys.path.append("/opt/more")
+warnings.simplefilter("error", ResourceWarning)
+tempfile.tempdir = "/opt/tmp"
+logging.getLogger("mine").setLevel(10)
+logging.getLogger("mine").addHandler(logging.NullHandler())
+numpy.seterr(divide="raise")
+numpy.set_printoptions(precision=2)
+"""
+ASKS = """
+import importlib
+from importlib import import_module
+
+
+def look() -> dict:
+    import logging, numpy, os, sys, tempfile, warnings
+
+    mine = logging.getLogger("mine")
+    return {
+        "seen": [
+            os.environ.get("POTENTIALS"), os.environ.get("FLAVOUR"), "/opt/more" in sys.path,
+            ("error", ResourceWarning) in [(f[0], f[2]) for f in warnings.filters], tempfile.tempdir,
+            mine.level, len(mine.handlers), numpy.geterr()["divide"], numpy.get_printoptions()["precision"],
+        ]
+    }
+
+
+def plain(i: int) -> dict:
+    import helpers.sets
+    return look()
+
+
+def part(i: int) -> dict:
+    from helpers import sets
+    return look()
+
+
+def called(i: int) -> dict:
+    importlib.import_module("helpers.sets")
+    return look()
+
+
+def relative(i: int) -> dict:
+    import_module(".sets", "helpers")
+    return look()
+
+
+def low(i: int) -> dict:
+    __import__("helpers.sets")
+    return look()
+
+
+def below(i: int) -> dict:
+    import helpers.sets.nothing
+    return look()
+
+
+def through(i: int) -> dict:
+    import helpers.user
+    return look()
+
+
+def both(i: int) -> dict:
+    import helpers.sets, helpers.user
+    return look()
+
+
+def never(i: int) -> dict:
+    return look()
+"""
+WAYS = ("plain", "part", "called", "relative", "low", "below", "both", "through")
+
+
+def test_what_an_import_sets_holds_in_each_way_in_which_a_function_asks_for_it(project: Project) -> None:
+    for name, text in {"sets/__init__": SETS, "sets/nothing": "", "user": "import helpers.sets"}.items():
+        path = project.folder / "modules" / "helpers" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    project.module("asks", ASKS).module("top", f"import helpers.sets{ASKS}")
+    lines = [f"  {way}: {{over: [i], module: 'asks:{way}', after: [{before}]}}" for before, way in zip(("top", *WAYS), (*WAYS, "never"))]
+    lines.append("  declares: {over: [i], module: 'asks:plain', after: [never], env: {FLAVOUR: rich}}")
+    flow = ["axes: {i: {range: 2}}", "stages:", "  top: {over: [i], module: 'top:never'}", *lines]
+    run = project.workflow("\n".join(flow)).run("--site", "one", "--no-cache")
+    seen = {stage: run.values(stage, "seen") for stage in ("top", *WAYS, "declares", "never")}
+    right = ["/opt/pots", "plain", True, True, "/opt/tmp", 10, 1, "raise", 2]
+    rich = [right[0], "rich", *right[2:]]
+    without = [None, None, False, False, None, 0, 0, "warn", 8]
+    assert seen == dict.fromkeys(("top", *WAYS), [right] * 2) | {"declares": [rich] * 2, "never": [without] * 2}
+
+
+def test_what_a_task_set_before_an_import_stays(project: Project) -> None:
+    """The import is executed once, in a task that had set other things than the later ones."""
+    project.module("helper", SETS)
+    project.module(
+        "own",
+        """
+        import logging, os, sys, warnings
+
+        def look(i: int) -> dict:
+            import numpy
+
+            os.environ["OF"] = f"task {i}"
+            sys.path.append(f"/of/{i}")
+            warnings.filterwarnings("error", message=f"of {i}")
+            logging.getLogger("mine").propagate = logging.root.disabled = bool(i)
+            import helper
+
+            filters = [f[1].pattern for f in warnings.filters if f[1] and f[1].pattern.startswith("of")]
+            return {
+                "of": [os.environ["OF"], [p for p in sys.path if p.startswith("/of")], filters],
+                "mine": [logging.getLogger("mine").propagate, logging.root.disabled],
+            }
+        """,
+    )
+    flow = "axes: {i: {range: 3}}\nstages: {look: {module: 'own:look', over: [i]}}"
+    run = project.workflow(flow).run("--site", "one", "--no-cache")
+    assert run.values("look", "of") == [[f"task {i}", [f"/of/{i}"], [f"of {i}"]] for i in range(3)]
+    assert run.values("look", "mine") == [[bool(i)] * 2 for i in range(3)]
