@@ -13,11 +13,13 @@ import socket  # noqa: F401
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context, copy_context
 from hashlib import blake2b
 from importlib.util import resolve_name
+from itertools import accumulate
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from diel.attempt.import_meter import ImportMeter
@@ -26,17 +28,16 @@ from diel.modules.catalogue import Module, load_function
 
 _SIGNALS = sorted(set(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP})
 _signal = sys.modules["_signal"]  # `signal` makes an Enum of each number, in ten times the time
+_bootstrap: Any = sys.modules["_frozen_importlib"]
 _LIMITS = sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
 
 
-class _OfProcess(NamedTuple):
+class _Setting(NamedTuple):
     """Something that Python, or a library once it is loaded, keeps for a process."""
 
     library: str
     read: Callable[[Any], Any]
     write: Callable[[Any, Any], object]
-    unset: Callable[[Any], Any] = lambda _: None
-    """What it is when the library has just been loaded."""
 
 
 def mode_mask() -> int:
@@ -46,7 +47,7 @@ def mode_mask() -> int:
     return mask
 
 
-def _handle(_: Any, handlers: list[Any]) -> None:
+def _handle(_: Any, handlers: Sequence[Any]) -> None:
     if threading.current_thread() is threading.main_thread():
         for number, handler in zip(_SIGNALS, handlers, strict=True):
             if handler is not None and _signal.getsignal(number) != handler:
@@ -58,7 +59,7 @@ def _filter(_: Any, filters: list[Any]) -> None:
     warnings.filters[:] = filters  # type: ignore[index]
 
 
-def _limit(_: Any, limits: list[tuple[int, int]]) -> None:
+def _limit(_: Any, limits: Sequence[tuple[int, int]]) -> None:
     for number, (soft, _hard) in zip(_LIMITS, limits, strict=True):
         now, hard = resource.getrlimit(number)
         if number == resource.RLIMIT_NOFILE and now > soft:  # a task's arrays may need them
@@ -101,100 +102,68 @@ def _write_log(logging: Any, state: tuple[dict[str, _Logger], int, Any]) -> None
     logging.root.manager._clear_cache()
 
 
-def _decimal_of_python(it: Any) -> tuple[Any, ...]:
-    """Return what a new Python computes decimal numbers with."""
-    traps = [it.InvalidOperation, it.DivisionByZero, it.Overflow]
-    return 28, it.ROUND_HALF_EVEN, -999999, 999999, 1, 0, [], traps
+_CONTEXTS = ("DefaultContext", "BasicContext", "ExtendedContext")
 
 
-def _write_default_context(it: Any, values: Sequence[Any]) -> None:
-    """Set the context with which new threads begin."""
-    context = it.Context(*values)
-    for name in ("prec", "rounding", "Emin", "Emax", "capitals", "clamp", "flags", "traps"):
-        setattr(it.DefaultContext, name, getattr(context, name))
-
-
-_OF_DIALECT = (
-    *("delimiter", "doublequote", "lineterminator", "quotechar"),
-    *("escapechar", "quoting", "skipinitialspace", "strict"),
-)
-_DIALECTS_OF_PYTHON = {
-    "excel": (",", True, "\r\n", '"', None, 0, False, False),
-    "excel-tab": ("\t", True, "\r\n", '"', None, 0, False, False),
-    "unix": (",", True, "\n", '"', None, 1, False, False),
-}
-
-
-def _dialects(it: Any) -> dict[str, tuple[Any, ...]]:
-    dialects = {name: it.get_dialect(name) for name in it.list_dialects()}
-    return {name: tuple(getattr(dialect, of) for of in _OF_DIALECT) for name, dialect in dialects.items()}
-
-
-def _write_dialects(it: Any, dialects: Mapping[str, Sequence[Any]]) -> None:
+def _write_dialects(it: Any, dialects: Mapping[str, Any]) -> None:
     for name in it.list_dialects():
         it.unregister_dialect(name)
-    for name, values in dialects.items():
-        it.register_dialect(name, **dict(zip(_OF_DIALECT, values, strict=True)))
+    for name, dialect in dialects.items():
+        it.register_dialect(name, dialect)
 
 
-_TORCH = (
-    "default_dtype",
-    "default_device",
-    "num_threads",
-    "float32_matmul_precision",
-    "deterministic_debug_mode",
-)
-_FLAGS = ("benchmark", "deterministic", "allow_tf32")
-_least = 5e-324
-
-
-def _setting_of(torch: Any, name: str) -> Any:
-    with suppress(RuntimeError):  # a precision that was set in torch's newer way
-        return getattr(torch, f"get_{name}")()
-    return None
+_DEVICES = ("cpu", "cuda")
 
 
 def _torch(torch: Any) -> tuple[Any, ...]:
-    """Return its settings, threads unless they are the task's own, and whether least numbers are zeros."""
-    dtype, device, threads, *rest = (_setting_of(torch, name) for name in _TORCH)
+    """Return its device, its threads unless they are the task's own, the precision of products unless it is
+    set in torch's newer way, and autocast."""
+    threads, precision = torch.get_num_threads(), None
+    with suppress(RuntimeError):
+        precision = torch.get_float32_matmul_precision()
     own = str(threads) == os.environ.get("OMP_NUM_THREADS")
-    flags = [getattr(torch.backends.cudnn, name) for name in _FLAGS]
-    modes = torch.is_grad_enabled(), torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda")
-    return dtype, str(device), None if own else threads, *rest, flags, modes, _least * 1.0 == 0
+    casts = tuple([(torch.is_autocast_enabled(on), torch.get_autocast_dtype(on)) for on in _DEVICES])
+    return str(torch.get_default_device()), None if own else threads, precision, casts
 
 
 def _write_torch(torch: Any, state: tuple[Any, ...]) -> None:
-    *set_, flags, (gradient, cpu, cuda), flush = state
-    set_[1] = None if set_[1] == "cpu" else set_[1]
-    set_[2] = set_[2] or int(os.environ.get("OMP_NUM_THREADS") or 1)
-    for name, value in zip(_TORCH, set_, strict=True):
-        if value is not None or name == "default_device":
-            getattr(torch, f"set_{name}")(value)
-    for name, value in zip(_FLAGS, flags, strict=True):
-        setattr(torch.backends.cudnn, name, value)
-    torch.set_grad_enabled(gradient)
-    torch.set_autocast_enabled("cpu", cpu)
-    torch.set_autocast_enabled("cuda", cuda)
-    torch.set_flush_denormal(flush)
+    device, threads, precision, casts = state
+    torch.set_default_device(None if device == "cpu" else device)
+    torch.set_num_threads(threads or int(os.environ.get("OMP_NUM_THREADS") or 1))
+    if precision is not None:
+        torch.set_float32_matmul_precision(precision)
+    for on, (is_enabled, dtype) in zip(_DEVICES, casts, strict=True):
+        torch.set_autocast_enabled(on, is_enabled)
+        torch.set_autocast_dtype(on, dtype)
 
 
-def _settings(it: Any, within: Any = None, name: str = "") -> dict[str, Any]:
-    """Return all options of pandas; a look at each by its name takes ten times as long."""
-    settings: dict[str, Any] = {}
-    for key, value in (it._global_config if within is None else within).items():
-        if type(value) is dict:
-            settings.update(_settings(it, value, f"{name}{key}."))
-        else:
-            settings[name + key] = value
-    return settings
+_OF_FLOATS = {
+    "x86_64": (2**16 - 1) | 0xFFFFFFC0 << 8 * 28,  # but for the flags of what was inexact
+    "aarch64": 2**32 - 1,
+}.get(os.uname().machine, 0)
+"""The bits of C's `fenv_t` that say how the processor computes with floats."""
+
+
+def _floats(ctypes: Any) -> int:
+    """Return how the processor rounds, and whether least numbers are zeros."""
+    environment = ctypes.create_string_buffer(64)
+    ctypes.pythonapi.fegetenv(environment)
+    return int.from_bytes(environment.raw, "little") & _OF_FLOATS
+
+
+def _options(within: Mapping[str, Any], name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield all options of pandas; a look at each by its name takes ten times as long."""
+    for key, value in within.items():
+        yield from _options(value, f"{name}{key}.") if type(value) is dict else [(name + key, value)]
 
 
 def _write_pandas(it: Any, state: dict[str, Any]) -> None:
-    for name, now in _settings(it).items():
-        if name in it._registered_options:
-            then = state.get(name, it._registered_options[name].defval)
+    config = it._config.config
+    for name, now in _options(config._global_config):
+        if name in config._registered_options:
+            then = state.get(name, config._registered_options[name].defval)
             if now != then:
-                it.set_option(name, then)
+                config.set_option(name, then)
 
 
 def _drawn(it: Any) -> dict[str, Any]:
@@ -202,110 +171,154 @@ def _drawn(it: Any) -> dict[str, Any]:
     return {name: value for name, value in dict.items(it.rcParams) if name != "backend"}
 
 
-def _attributes(library: str, *names: str) -> _OfProcess:
-    """Values that a library keeps under names of its own, which are None or as in this process at first."""
-    first: list[Any] = [getattr(sys.modules.get(library), name, None) for name in names]
-    return _OfProcess(
-        library,
-        lambda it: [getattr(it, name) for name in names],
-        lambda it, values: vars(it).update(zip(names, values, strict=True)),
-        lambda _: first,
+def _access(word: str) -> tuple[Callable[[Any], Any], Callable[[Any, Any], object]]:
+    name, _, writer = word.strip("[]").partition("/")
+
+    def read(it: Any) -> Any:
+        try:
+            value = getattr(it, name)
+        except (AttributeError, RuntimeError):  # another version, or torch's precision in its newer way
+            return None
+        return value() if writer else value.copy() if word[-1] == "]" else value
+
+    def write(it: Any, then: Any) -> None:
+        if word[-1] == "]":
+            contents = getattr(it, name)
+            contents.clear()
+            contents.update(then) if isinstance(contents, dict) else contents.extend(then)
+        elif writer:
+            getattr(it, writer)(then)
+        else:
+            setattr(it, name, then)
+
+    return read, write
+
+
+def _named(line: str) -> _Setting:
+    """Return what a library, or an object in it, keeps: attributes, what is in `lists[]` and dictionaries,
+    and what one function reads and `read/write` another one writes."""
+    place, *words = line.split()
+    library, _, path = place.partition(":")
+    holder = attrgetter(path) if path else lambda it: it
+    ways = [*map(_access, words)]
+
+    def write(it: Any, values: Sequence[Any]) -> None:
+        own = holder(it)
+        for (reader, writer), then in zip(ways, values, strict=True):
+            if reader(own) != then:
+                writer(own, then)
+
+    return _Setting(
+        library, lambda it: tuple([reader(own) for own in [holder(it)] for reader, _ in ways]), write
     )
 
 
-def _pair(library: str, read: str, write: str, *first: Any) -> _OfProcess:
-    """Return what one function of a library reads and another one writes."""
-    return _OfProcess(
-        library,
-        lambda it: getattr(it, read)(),
-        lambda it, value: getattr(it, write)(value),
-        lambda _: next(iter(first), None),
-    )
-
-
+_NAMED = """
+sys stdin stdout stderr excepthook unraisablehook displayhook breakpointhook tracebacklimit argv[]
+sys getrecursionlimit/setrecursionlimit get_int_max_str_digits/set_int_max_str_digits gettrace/settrace
+sys getprofile/setprofile getswitchinterval/setswitchinterval getdlopenflags/setdlopenflags
+socket getdefaulttimeout/setdefaulttimeout
+threading excepthook _trace_hook _profile_hook stack_size/stack_size
+logging raiseExceptions lastResort _loggerClass _levelToName[] _nameToLevel[]
+warnings showwarning formatwarning
+tempfile tempdir
+gc callbacks[]
+csv field_size_limit/field_size_limit
+json.encoder:JSONEncoder item_separator key_separator
+calendar firstweekday/setfirstweekday
+asyncio.events _event_loop_policy
+multiprocessing.context:_default_context _actual_context
+numpy.random get_bit_generator/set_bit_generator
+torch get_default_dtype/set_default_dtype get_deterministic_debug_mode/set_deterministic_debug_mode
+torch is_grad_enabled/set_grad_enabled is_anomaly_enabled/set_anomaly_enabled
+torch:backends.cuda flash_sdp_enabled/enable_flash_sdp mem_efficient_sdp_enabled/enable_mem_efficient_sdp
+torch:backends.cuda math_sdp_enabled/enable_math_sdp cudnn_sdp_enabled/enable_cudnn_sdp
+torch:backends fp32_precision
+torch:backends.cuda.matmul fp32_precision
+torch:backends.cudnn.conv fp32_precision
+torch:backends.cudnn.rnn fp32_precision
+torch:backends.mkldnn.matmul fp32_precision
+torch:backends.mkldnn.conv fp32_precision
+torch:backends.mkldnn.rnn fp32_precision
+torch:backends.cuda.matmul allow_fp16_reduced_precision_reduction allow_bf16_reduced_precision_reduction
+torch:backends.cudnn enabled benchmark deterministic allow_tf32
+torch:backends.mkldnn enabled deterministic
+torch:distributions.Distribution _validate_args
+torch:_tensor_str.PRINT_OPTS __dict__[]
+torch:nn.modules.module _global_forward_hooks[] _global_forward_pre_hooks[] _global_backward_hooks[]
+xarray.core.options OPTIONS[]
+mpmath:mp prec pretty
+sympy.core.parameters:global_parameters evaluate distribute exp_is_pow
+"""
 _KEPT = (
-    _pair("sys", "getrecursionlimit", "setrecursionlimit"),
-    _pair("sys", "get_int_max_str_digits", "set_int_max_str_digits"),
-    _OfProcess(
+    _Setting("sys", lambda _: mode_mask(), lambda _, mask: os.umask(mask)),
+    _Setting("sys", lambda _: (*map(_signal.getsignal, _SIGNALS),), _handle),
+    _Setting("sys", lambda _: (*map(resource.getrlimit, _LIMITS),), _limit),
+    _Setting("sys", lambda _: warnings.filters[:], _filter),
+    _Setting("sys", lambda _: os.sched_getaffinity(0), lambda _, cores: os.sched_setaffinity(0, cores)),
+    _Setting(
         "_signal",
         lambda it: it.pthread_sigmask(signal.SIG_BLOCK, ()),
         lambda it, mask: it.pthread_sigmask(signal.SIG_SETMASK, mask),
     ),
-    _OfProcess("sys", lambda it: it.argv[:], lambda it, words: it.argv.__setitem__(slice(None), words)),
-    _attributes("sys", "stdin", "stdout", "stderr"),
-    _attributes("sys", "excepthook", "unraisablehook", "displayhook"),
-    _OfProcess("sys", lambda _: mode_mask(), lambda _, mask: os.umask(mask)),
-    _OfProcess("sys", lambda _: [*map(_signal.getsignal, _SIGNALS)], _handle),
-    _OfProcess("sys", lambda _: [*map(resource.getrlimit, _LIMITS)], _limit),
-    _OfProcess("sys", lambda _: warnings.filters[:], _filter),
-    _pair("socket", "getdefaulttimeout", "setdefaulttimeout"),
-    _OfProcess("_locale", lambda it: it.setlocale(it.LC_ALL), lambda it, name: it.setlocale(it.LC_ALL, name)),
-    _OfProcess(
+    _Setting("_locale", lambda it: it.setlocale(it.LC_ALL), lambda it, name: it.setlocale(it.LC_ALL, name)),
+    _Setting("ctypes", _floats, lambda it, modes: it.pythonapi.fesetenv(modes.to_bytes(64, "little"))),
+    _Setting(
         "decimal",
         lambda it: it.getcontext().__reduce__()[1],
         lambda it, values: it.setcontext(it.Context(*values)),
-        lambda it: it.Context(*_decimal_of_python(it)).__reduce__()[1],
     ),
-    _OfProcess(
+    _Setting(
         "decimal",
-        lambda it: it.DefaultContext.__reduce__()[1],
-        _write_default_context,
-        lambda it: it.Context(*_decimal_of_python(it)).__reduce__()[1],
+        lambda it: tuple([getattr(it, name).__reduce__()[1] for name in _CONTEXTS]),
+        lambda it, all_: [getattr(it, name).__init__(*of) for name, of in zip(_CONTEXTS, all_, strict=True)],
     ),
-    _OfProcess("logging", _log, _write_log, lambda it: ({"": (it.WARNING, *_PLAIN[1:])}, 0, it.LogRecord)),
-    _attributes("threading", "excepthook"),
-    _attributes("warnings", "showwarning", "formatwarning"),
-    _attributes("tempfile", "tempdir"),
-    _pair("sys", "gettrace", "settrace"),
-    _pair("sys", "getprofile", "setprofile"),
-    _OfProcess("sys", lambda _: os.sched_getaffinity(0), lambda _, cores: os.sched_setaffinity(0, cores)),
-    _OfProcess("gc", lambda it: it.isenabled(), lambda it, on: it.enable() if on else it.disable()),
-    _OfProcess("gc", lambda it: it.get_threshold(), lambda it, sizes: it.set_threshold(*sizes)),
-    _pair("_csv", "field_size_limit", "field_size_limit", 131072),
-    _OfProcess("_csv", _dialects, _write_dialects, lambda _: _DIALECTS_OF_PYTHON),
-    _OfProcess(
-        "json.encoder",
-        lambda it: (it.JSONEncoder.item_separator, it.JSONEncoder.key_separator),
-        lambda it, two: [*map(setattr, (it.JSONEncoder,) * 2, ("item_separator", "key_separator"), two)],
-    ),
-    _pair("_thread", "stack_size", "stack_size", 0),
-    _pair("sys", "getswitchinterval", "setswitchinterval"),
-    _pair("calendar", "firstweekday", "setfirstweekday", 0),
-    _OfProcess(
-        "multiprocessing",
-        lambda it: (it.get_start_method(allow_none=True),),
-        lambda it, way: it.set_start_method(*way, force=True),
-        lambda _: (None,),
-    ),
-    _OfProcess(
-        "numpy.random",
-        lambda it: type(it.get_bit_generator()),
-        lambda it, kind: it.set_bit_generator(kind()),
-        lambda it: it.MT19937,
-    ),
-    _OfProcess(
-        "torch",
-        _torch,
-        _write_torch,
-        lambda it: (it.float32, "cpu", None, "highest", 0, [False, False, True], (True, False, False), False),
-    ),
-    _OfProcess(
-        "sklearn",
-        lambda it: it.get_config(),
-        lambda it, settings: it.set_config(**settings),
-        lambda it: it._config._global_config.copy(),
-    ),
-    _OfProcess("pandas._config.config", _settings, _write_pandas, lambda _: {}),
-    _OfProcess(
-        "matplotlib",
-        _drawn,
-        lambda it, values: dict.update(it.rcParams, values),
-        lambda it: {name: value for name, value in it.rcParamsOrig.items() if name != "backend"},
-    ),
-    _OfProcess("matplotlib.pyplot", lambda it: it.get_fignums(), lambda it, _: it.close("all"), lambda _: []),
+    _Setting("logging", _log, _write_log),
+    _Setting("gc", lambda it: it.isenabled(), lambda it, on: it.enable() if on else it.disable()),
+    _Setting("gc", lambda it: it.get_threshold(), lambda it, sizes: it.set_threshold(*sizes)),
+    _Setting("csv", lambda it: {name: it.get_dialect(name) for name in it.list_dialects()}, _write_dialects),
+    _Setting("scipy.special", lambda it: it.geterr(), lambda it, ways: it.seterr(**ways)),
+    _Setting("sklearn", lambda it: it.get_config(), lambda it, settings: it.set_config(**settings)),
+    _Setting("pandas", lambda it: dict(_options(it._config.config._global_config)), _write_pandas),
+    _Setting("matplotlib", _drawn, lambda it, values: dict.update(it.rcParams, values)),
+    _Setting("matplotlib.pyplot", lambda it: it.get_fignums(), lambda it, _: it.close("all")),
+    _Setting("torch", _torch, _write_torch),
+    *map(_named, _NAMED.strip().splitlines()),
 )
 _LIBRARIES = {setting.library for setting in _KEPT}
-State = tuple[Any, ...]
+State = dict[int, Any]
+"""By place in `_SETTINGS`."""
+_loaded: dict[int, Any] = {}
+"""The library of each setting, once it is loaded."""
+_first: State = {}
+"""How libraries were when they had just been loaded."""
+
+
+def _note_loaded(name: str, library: Any) -> None:
+    for place, setting in enumerate(_KEPT):
+        if setting.library == name:
+            with suppress(Exception):  # another version
+                _first[place] = setting.read(library)
+                _loaded[place] = library
+
+
+def _write_variables(it: Any, variables: Mapping[str, str]) -> None:
+    for name in it.environ.keys() - variables.keys():
+        del it.environ[name]
+    it.environ.update(variables)
+
+
+_OF_IMPORTS = (
+    _Setting("os", lambda it: dict(it.environ), _write_variables),
+    _Setting("sys", lambda it: it.path[:], lambda it, path: it.path.__setitem__(slice(None), path)),
+    _Setting(
+        "sys",
+        lambda _: {var: value for var, value in copy_context().items() if var.name != "decimal_context"},
+        lambda _, values: [var.set(values[var]) for var in values],
+    ),
+)
+"""What else an import may set: each task has its own anyway."""
+_SETTINGS = (*_KEPT, *_OF_IMPORTS)
 _File = tuple[object, ...]
 
 
@@ -319,6 +332,8 @@ class Loaded(NamedTuple):
     path: list[str]
     imports: frozenset[str]
     """What its file imported: what that set is in the state, and the file may have set it otherwise."""
+    variables: tuple[dict[str, str], dict[str, str]]
+    """The process's variables before and after its import."""
 
     def call(self, key: str, places: Sequence[Any], named: Mapping[str, Any]) -> Any:
         """Call it, and put back what it changed. `key` begins the generators of random numbers."""
@@ -326,6 +341,7 @@ class Loaded(NamedTuple):
             return self.context.copy().run(self._called, key, places, named)
         finally:
             _importer.clear()
+            _repeated.clear()
             sys.path[:] = self.path
             _put_back(_before[0])
             _modules[:] = [len(sys.modules)]
@@ -335,15 +351,19 @@ class Loaded(NamedTuple):
         # All calls share the object that decimal keeps in this context, and a function may change it.
         if self.state is not _before[0] or _modules != [len(sys.modules)] or "decimal" in sys.modules:
             _put_back(self.state)
+        before, after = self.variables
+        if before != after:
+            _write_variables(os, _again(before, after, dict(os.environ)))
         _seed(key)
         _importer.append(self.file)
-        _repeated.clear()
         _repeated.update(self.imports)
         return self.function(*places, **named)
 
 
-_imported: dict[_File, tuple[State, Context, list[str], frozenset[str]]] = {}
+_imported: dict[_File, tuple[Any, ...]] = {}
 _before: list[State] = []
+_environ = os.environ
+"""Python's own, in whose place a function may put another dictionary."""
 _modules: list[int] = []
 """How many modules were loaded when the state was last put back: nothing else changes it between calls."""
 _latest: list[tuple[Module, Loaded]] = []
@@ -358,6 +378,9 @@ def load(module: Module) -> Loaded:
         return _latest[0][1]
     _latest.clear()
     if not _before:
+        for name in _LIBRARIES:
+            if (library := _library(name)) is not None:
+                _note_loaded(name, library)
         _before.append(_read())
         _path.extend(sys.path)
         ImportMeter(_before_import, _after_import)
@@ -365,13 +388,14 @@ def load(module: Module) -> Loaded:
     if file not in _imported:
         _seed(module.digest)
         sys.path[:] = [at for at in sys.path if at in {*_path, *map(str, module.importer.folders)}]
-        context = copy_context()
+        context, variables = copy_context(), dict(os.environ)
         _importer.append(file)
         try:
             context.run(load_function, module)
             state = context.run(_read)
             state = state if any(_changes(_before[0], state)) else _before[0]
-            _imported[file] = state, context, sys.path[:], frozenset(_repeated)
+            both = variables, dict(os.environ)
+            _imported[file] = state, context, sys.path[:], frozenset(_repeated), both
         finally:
             _importer.clear()
             _repeated.clear()
@@ -390,28 +414,27 @@ def _library(name: str) -> Any:
 
 def _read(without: str = "") -> State:
     """Read the state of all libraries that are loaded, but for one that is just being imported."""
-    loaded = {
-        name: library
-        for name in _LIBRARIES
-        if (library := _library(name)) is not None and name.partition(".")[0] != without
+    return {
+        place: _KEPT[place].read(library)
+        for place, library in [*_loaded.items()]
+        if not without or _KEPT[place].library.partition(".")[0] != without
     }
-    return tuple([of.read(loaded[of.library]) if of.library in loaded else None for of in _KEPT])
 
 
 def _put_back(state: State) -> None:
     for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
         signal.setitimer(timer, 0)
+    os.environ = _environ  # noqa: B003 - Python's own
     for place, then in _changes(state, _read()):
-        _KEPT[place].write(sys.modules[_KEPT[place].library], then)
+        _KEPT[place].write(_loaded[place], then)
 
 
 def _changes(before: State, after: State) -> Iterator[tuple[int, Any]]:
     """Yield the place of each thing that is no longer as it was, and what it was."""
-    for place, (setting, then, now) in enumerate(zip(_KEPT, before, after, strict=True)):
-        if now is not None:
-            was = setting.unset(sys.modules[setting.library]) if then is None else then
-            if now != was:
-                yield place, was
+    for place, now in after.items():
+        was = before[place] if place in before else _first[place]
+        if now != was:
+            yield place, was
 
 
 def _seed_torch(random: Any, number: int) -> None:
@@ -453,25 +476,35 @@ def _draw_from(states: Mapping[str, Any]) -> None:
             write(states[name]) if name in states else _SEEDS[name](library, _number)
 
 
-_import = builtins.__import__
-_settings_of: dict[tuple[_File | None, str], dict[int, Any]] = {}
-"""What the import of a module set, by place: a library's, or one of the user's own files for one importer."""
+_import, _import_module = builtins.__import__, _bootstrap._gcd_import
+_settings_of: dict[tuple[_File | None, str], tuple[set[str], dict[_Setting, tuple[Any, Any]]]] = {}
+"""Of a module, a library's or one of the user's own files for one importer: what its import asked for that
+was set already, and what it set: each setting before and after it."""
 _repeated: set[str] = set()
 """The imports whose settings are set: by the file of the running function, or once for this call."""
+_requests: list[set[str]] = []
+"""What each of the imports that go on asked for that was set already."""
+
+
+def _read_all(without: str) -> State:
+    own = enumerate(_OF_IMPORTS, len(_KEPT))
+    return _read(without) | {place: of.read(sys.modules[of.library]) for place, of in own}
 
 
 def _before_import(name: str, by_user: bool) -> tuple[State, dict[str, Any]] | None:
     """Read the state before an import that a user's file asks for, and those of generators."""
     if not (_importer and by_user):
         return None
+    _requests.append(set())
     drawn = {of: read() for of, (_, read, _) in _generators().items()}
-    return _read(name.partition(".")[0]), drawn
+    return _read_all(name.partition(".")[0]), drawn
 
 
 def _after_import(name: str, module: Any, before: tuple[State, dict[str, Any]] | None) -> None:
     """Put back the generators that an import drew from, or seeded; note what else it set. An import executes
     its file once in a process. What it set is set again for each later task, and each later file, that
     imports it. One that raised, which has no `module`, is executed each time."""
+    requests = set() if before is None else _requests.pop()
     if before is not None and _importer:
         _draw_from(before[1])
     if module is None:
@@ -479,15 +512,18 @@ def _after_import(name: str, module: Any, before: tuple[State, dict[str, Any]] |
     logging = sys.modules.get("logging")
     if logging is not None and name not in _loggers and name in logging.root.manager.loggerDict:
         _loggers[name] = _logger(logging.getLogger(name))
+    if name in _LIBRARIES:
+        _note_loaded(name, module)
     if name in _SEEDS:
         _SEEDS[name](module, _number)
     if before is None or not _importer:
         return
-    now = _read(name.partition(".")[0])
-    if changed := {place: now[place] for place, _ in _changes(before[0], now)}:
-        _settings_of[_owner(module), name] = changed
+    now = _read_all(name.partition(".")[0])
+    changed = {_SETTINGS[place]: (was, now[place]) for place, was in _changes(before[0], now)}
+    if changed or requests:
+        _settings_of[_owner(module), name] = requests, changed
         _repeated.add(name)
-        builtins.__import__ = _import_again
+        builtins.__import__, _bootstrap._gcd_import = _import_again, _import_module_again
 
 
 def _owner(module: Any) -> _File | None:
@@ -502,9 +538,55 @@ def _import_again(
     if _importer:
         package = (globals or {}).get("__package__") or ""
         whole = resolve_name("." * level + name, package) if level and package else name
-        for imported in (whole, *(f"{whole}.{child}" for child in fromlist or ())):
-            if imported not in _repeated and imported in sys.modules:
-                _repeated.add(imported)
-                for place, value in _settings_of.get((_owner(sys.modules[imported]), imported), {}).items():
-                    _KEPT[place].write(sys.modules[_KEPT[place].library], value)
+        _set_again(
+            (*accumulate(whole.split("."), "{}.{}".format), *(f"{whole}.{of}" for of in fromlist or ()))
+        )
     return module
+
+
+def _import_module_again(name: str, package: Any = None, level: int = 0) -> Any:
+    """Import as `importlib.import_module` does, which does not ask `__import__`."""
+    module = _import_module(name, package, level)
+    if _importer:
+        whole = resolve_name("." * level + name, package) if level else name
+        _set_again(accumulate(whole.split("."), "{}.{}".format))
+    return module
+
+
+def _set_again(imports: Iterable[str]) -> None:
+    """Set what the imports of some modules set that are loaded, each once in a task."""
+    for name in imports:
+        key = _owner(sys.modules.get(name)), name
+        if key not in _settings_of:
+            continue
+        for requests in _requests:
+            requests.add(name)
+        if name not in _repeated:
+            _repeated.add(name)
+            requests, changed = _settings_of[key]
+            _set_again(requests)
+            for setting, (before, after) in changed.items():
+                library = sys.modules[setting.library]
+                setting.write(library, _again(before, after, setting.read(library)))
+
+
+def _again(before: Any, after: Any, now: Any) -> Any:
+    """Return what is now, changed as `before` was to `after`: the rest is as the task set it."""
+    if now == before or not type(before) is type(after) is type(now):
+        return after
+    if type(now) is tuple and len(before) == len(after) == len(now):
+        return tuple(map(_again, before, after, now))
+    if type(now) is list:
+        new = [part for part in after if part not in before]
+        rest = [part for part in now if part not in new and (part in after or part not in before)]
+        return new + rest if after[: len(new)] == new else rest + new
+    if type(now) is not dict:
+        return after if after != before else now
+    changed = {  # a logger that is not there is plain
+        name: _again(before.get(name, _PLAIN), value, now.get(name, _PLAIN))
+        for name, value in after.items()
+        if not (name in before and value == before[name])
+        # A variable that was a default then may be one that this task's stage declares.
+        and not (name not in before and name in now and type(value) is str)
+    }
+    return {name: now[name] for name in now if name in after or name not in before} | changed

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.machinery import ModuleSpec
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
@@ -257,7 +259,7 @@ def test_a_library_that_another_thread_still_imports_is_let_alone(monkeypatch: p
     partial.__spec__ = ModuleSpec("tempfile", None)
     monkeypatch.setattr(partial.__spec__, "_initializing", True, raising=False)
     monkeypatch.setitem(sys.modules, "tempfile", partial)
-    assert None in state._read()
+    assert state._library("tempfile") is None
 
 
 LATE = """
@@ -365,3 +367,265 @@ def test_what_a_file_sets_after_an_import_holds_where_its_function_imports_again
     flow = "axes: {n: {range: 3}}\nstages: {third: {module: 'own:third', over: [n]}}"
     run = project.workflow(flow).run("--site", "one")
     assert [len(text) - 2 for text in run.values("third", "third")] == [50] * 3
+
+
+SETS = """
+import logging, os, sys, tempfile, warnings
+import numpy
+
+os.environ["POTENTIALS"] = "/opt/pots"
+os.environ.setdefault("FLAVOUR", "plain")
+sys.path.append("/opt/more")
+warnings.simplefilter("error", ResourceWarning)
+tempfile.tempdir = "/opt/tmp"
+logging.getLogger("mine").setLevel(10)
+logging.getLogger("mine").addHandler(logging.NullHandler())
+numpy.seterr(divide="raise")
+numpy.set_printoptions(precision=2)
+"""
+ASKS = """
+import importlib
+from importlib import import_module
+
+
+def look() -> dict:
+    import logging, numpy, os, sys, tempfile, warnings
+
+    mine = logging.getLogger("mine")
+    return {
+        "seen": [
+            os.environ.get("POTENTIALS"), os.environ.get("FLAVOUR"), "/opt/more" in sys.path,
+            ("error", ResourceWarning) in [(f[0], f[2]) for f in warnings.filters], tempfile.tempdir,
+            mine.level, len(mine.handlers), numpy.geterr()["divide"], numpy.get_printoptions()["precision"],
+        ]
+    }
+
+
+def plain(i: int) -> dict:
+    import helpers.sets
+    return look()
+
+
+def part(i: int) -> dict:
+    from helpers import sets
+    return look()
+
+
+def called(i: int) -> dict:
+    importlib.import_module("helpers.sets")
+    return look()
+
+
+def relative(i: int) -> dict:
+    import_module(".sets", "helpers")
+    return look()
+
+
+def low(i: int) -> dict:
+    __import__("helpers.sets")
+    return look()
+
+
+def below(i: int) -> dict:
+    import helpers.sets.nothing
+    return look()
+
+
+def through(i: int) -> dict:
+    import helpers.user
+    return look()
+
+
+def both(i: int) -> dict:
+    import helpers.sets, helpers.user
+    return look()
+
+
+def never(i: int) -> dict:
+    return look()
+"""
+WAYS = ("plain", "part", "called", "relative", "low", "below", "both", "through")
+
+
+def test_what_an_import_sets_holds_in_each_way_in_which_a_function_asks_for_it(project: Project) -> None:
+    for name, text in {"sets/__init__": SETS, "sets/nothing": "", "user": "import helpers.sets"}.items():
+        path = project.folder / "modules" / "helpers" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    project.module("asks", ASKS).module("top", f"import helpers.sets{ASKS}")
+    lines = [
+        f"  {way}: {{over: [i], module: 'asks:{way}', after: [{before}]}}"
+        for before, way in pairwise(("top", *WAYS, "never"))
+    ]
+    lines.append("  declares: {over: [i], module: 'asks:plain', after: [never], env: {FLAVOUR: rich}}")
+    flow = ["axes: {i: {range: 2}}", "stages:", "  top: {over: [i], module: 'top:never'}", *lines]
+    run = project.workflow("\n".join(flow)).run("--site", "one", "--no-cache")
+    seen = {stage: run.values(stage, "seen") for stage in ("top", *WAYS, "declares", "never")}
+    right = ["/opt/pots", "plain", True, True, "/opt/tmp", 10, 1, "raise", 2]
+    rich = [right[0], "rich", *right[2:]]
+    without = [None, None, False, False, None, 0, 0, "warn", 8]
+    assert seen == dict.fromkeys(("top", *WAYS), [right] * 2) | {
+        "declares": [rich] * 2,
+        "never": [without] * 2,
+    }
+
+
+def test_what_a_task_set_before_an_import_stays(project: Project) -> None:
+    """The import is executed once, in a task that had set other things than the later ones."""
+    project.module("helper", SETS)
+    project.module(
+        "own",
+        """
+        import logging, os, sys, warnings
+
+        def look(i: int) -> dict:
+            import numpy
+
+            os.environ["OF"] = f"task {i}"
+            sys.path.append(f"/of/{i}")
+            warnings.filterwarnings("error", message=f"of {i}")
+            logging.getLogger("mine").propagate = logging.root.disabled = bool(i)
+            import helper
+
+            filters = [f[1].pattern for f in warnings.filters if f[1] and f[1].pattern.startswith("of")]
+            return {
+                "of": [os.environ["OF"], [p for p in sys.path if p.startswith("/of")], filters],
+                "mine": [logging.getLogger("mine").propagate, logging.root.disabled],
+            }
+        """,
+    )
+    flow = "axes: {i: {range: 3}}\nstages: {look: {module: 'own:look', over: [i]}}"
+    run = project.workflow(flow).run("--site", "one", "--no-cache")
+    assert run.values("look", "of") == [[f"task {i}", [f"/of/{i}"], [f"of {i}"]] for i in range(3)]
+    assert run.values("look", "mine") == [[bool(i)] * 2 for i in range(3)]
+
+
+FLOATS = """
+import ctypes
+
+tiny, one, third = 5e-324, 1.0, 3.0
+
+
+def look(i: int) -> dict:
+    return {"least": tiny * one, "third": (one / third).hex(), "negative": (-one / third).hex()}
+
+
+def spoil(i: int) -> dict:
+    import torch
+
+    seen = look(i)
+    ctypes.CDLL(None).fesetround(0x800 if i % 2 else 0x400)
+    torch.set_flush_denormal(True)
+    return seen
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers of the ways to round are of x86")
+def test_how_the_processor_computes_is_put_back(project: Project) -> None:
+    stages = "spoil: {over: [i], module: 'floats:spoil'}\n  look: {over: [i], module: 'floats:look', after: [spoil]}"
+    flow = f"axes: {{i: {{range: 3}}}}\nstages:\n  {stages}"
+    run = project.module("floats", FLOATS).workflow(flow).run("--site", "one", "--no-cache")
+    for stage in ("spoil", "look"):
+        assert run.values(stage, "least") == [5e-324] * 3
+        assert run.values(stage, "third") == [(1 / 3).hex()] * 3
+        assert run.values(stage, "negative") == [(-1 / 3).hex()] * 3
+
+
+TORCH = """
+import torch
+
+
+def look() -> dict:
+    backends, module = torch.backends, torch.nn.modules.module
+    with torch.autocast("cpu"):
+        product = torch.full((2, 11), 64.0) @ torch.full((11, 2), 128.0)
+    return {
+        "product": float(product[0, 0]), "cudnn": [backends.cudnn.enabled, backends.cudnn.conv.fp32_precision],
+        "mkldnn": [backends.mkldnn.enabled, backends.mkldnn.matmul.fp32_precision], "all": backends.fp32_precision,
+        "matmul": [torch.get_float32_matmul_precision(), backends.cuda.matmul.fp32_precision],
+        "half": backends.cuda.matmul.allow_bf16_reduced_precision_reduction,
+        "sdp": backends.cuda.flash_sdp_enabled(), "anomaly": torch.is_anomaly_enabled(), "text": str(torch.ones(1) / 3),
+        "valid": torch.distributions.Distribution._validate_args, "hooks": len(module._global_forward_hooks),
+    }
+
+
+def spoil(i: int) -> dict:
+    seen = look()
+    torch.set_autocast_dtype("cpu", torch.float16)
+    torch.backends.cudnn.enabled = torch.backends.mkldnn.enabled = False
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    torch.set_float32_matmul_precision("medium")
+    if i % 2:
+        torch.backends.fp32_precision = torch.backends.cuda.matmul.fp32_precision = "tf32"
+        torch.backends.cudnn.conv.fp32_precision = "ieee"
+        torch.backends.mkldnn.matmul.fp32_precision = "bf16"
+    torch.backends.cuda.enable_flash_sdp(False)
+    torch.set_anomaly_enabled(True)
+    torch.set_printoptions(precision=1)
+    torch.distributions.Distribution.set_default_validate_args(False)
+    torch.nn.modules.module.register_module_forward_hook(print)
+    return {"seen": seen}
+"""
+
+
+def test_what_a_function_changes_of_torch_is_put_back(project: Project) -> None:
+    flow = "axes: {i: {range: 4}}\nstages: {spoil: {module: 'computes:spoil', over: [i]}}"
+    run = project.module("computes", TORCH).workflow(flow).run("--site", "one", "--no-cache")
+    first, *others = run.values("spoil", "seen")
+    assert others == [first] * 3
+    assert first["product"] == 90112
+
+
+SMALL = """
+import asyncio, decimal, gc, logging, os, sys, threading
+
+
+def look() -> dict:
+    import mpmath, scipy.special, sympy, xarray
+
+    return {
+        "breakpoint": sys.breakpointhook.__name__, "traces": getattr(sys, "tracebacklimit", None),
+        "trace": str(threading.gettrace()), "gc": len(gc.callbacks), "dlopen": sys.getdlopenflags(),
+        "decimal": [decimal.ExtendedContext.prec, decimal.BasicContext.prec],
+        "variables": [type(os.environ).__name__, os.environ.get("X")],
+        "logging": [logging.getLoggerClass().__name__, logging.getLevelName(10), logging.raiseExceptions],
+        "last": str(logging.lastResort), "policy": type(asyncio.get_event_loop_policy()).__name__,
+        "mpmath": mpmath.mp.dps, "special": scipy.special.geterr(), "sympy": str(sympy.Integer(1) + 1),
+        "added": str(sympy.Add(1, 1)), "xarray": xarray.get_options()["keep_attrs"],
+    }
+
+
+class Logger(logging.Logger): ...
+
+
+class Policy(asyncio.DefaultEventLoopPolicy): ...
+
+
+def spoil(i: int) -> dict:
+    seen = look()
+    import mpmath, scipy.special, sympy, xarray
+
+    sys.breakpointhook, sys.tracebacklimit = print, 0
+    threading.settrace(print)
+    gc.callbacks.append(lambda *_: None)
+    sys.setdlopenflags(sys.getdlopenflags() | os.RTLD_GLOBAL)
+    decimal.ExtendedContext.prec = decimal.BasicContext.prec = 3
+    os.environ = dict(os.environ, X="1")
+    logging.setLoggerClass(Logger)
+    logging.addLevelName(10, "ten")
+    logging.raiseExceptions, logging.lastResort = False, None
+    asyncio.set_event_loop_policy(Policy())
+    mpmath.mp.dps = 50
+    scipy.special.seterr(all="raise")
+    sympy.core.parameters.global_parameters.evaluate = False
+    xarray.set_options(keep_attrs=True)
+    return {"seen": seen}
+"""
+
+
+def test_smaller_things_are_put_back_too(project: Project) -> None:
+    flow = "axes: {i: {range: 3}}\nstages: {spoil: {module: 'small:spoil', over: [i]}}"
+    run = project.module("small", SMALL).workflow(flow).run("--site", "one", "--no-cache")
+    first, *others = run.values("spoil", "seen")
+    assert others == [first] * 2
+    assert first["variables"] == ["_Environ", None]
