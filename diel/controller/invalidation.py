@@ -154,7 +154,8 @@ class _Outdated:
 
     def _look_at(self, stage: StageRun) -> None:
         turns = [turn for turn in self._turns if stage.name in turn.consumers and turn.has_order(stage.name)]
-        links = [link for link in self._view.into(stage.name) if _decides(self._view.graph, link)]
+        plain = [one for one in self._view.into(stage.name) if not (one.edge.chosen or one.edge.stream)]
+        links = [link for link in plain if self._view.graph.decides(link.edge)]
         decides = bool(stage.adaptive) or stage.name in self._lasting
         stays = stage.spec.service is not None or (decides and self._stays)
         outdated = []
@@ -217,11 +218,6 @@ class _Outdated:
                 lacks |= not (good(member) or member in changes or member in link.up.omitted)
             self._known[place] = changed, lacks
         return self._known[place]
-
-
-def _decides(graph: StageGraph, link: Link) -> bool:
-    """Return whether tasks depend on results along a link that are not picked."""
-    return graph.decides(link.edge) and not (link.edge.chosen or link.edge.stream)
 
 
 def write_again(

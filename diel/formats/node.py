@@ -139,17 +139,14 @@ def _items(name: str, node: FileArray) -> list[Any]:
     if array.dtype.kind == "M":
         import numpy  # here: it is loaded
 
-        texts = numpy.datetime_as_string(array).tolist()
-        return [None if text == "NaT" else _without_zeros(text) for text in texts]
+        dates = numpy.datetime_as_string(array).tolist()
+        texts = (date.rstrip("0").rstrip(".") if "." in date else date for date in dates)
+        return [None if text == "NaT" else text for text in texts]
     items = array.tolist() if array.dtype.kind != "m" else list(array)
     try:
         return [_plain(item) for item in items]
     except TypeError as error:
         raise BadData(f"{name} holds {error}; expected numbers, texts or dates") from None
-
-
-def _without_zeros(text: Any) -> Any:
-    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _plain(item: Any) -> Any:

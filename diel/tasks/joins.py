@@ -171,10 +171,9 @@ class GatherJoin:
                 points = [_parameters(link, place) for place in lacks[:SHOWN]]
                 gap = gaps.setdefault((_along(link.edge), tuple(lacks)), Left([], [], len(lacks), points))
                 gap.edges.extend({_name(link.edge)} - {*gap.edges})
-                have = [
-                    _taker(other.edge) for other, its in zip(links, met.held, strict=True) if its & {*lacks}
-                ]
-                gap.of.extend(name for name in dict.fromkeys(have) if name not in gap.of)
+                have = [one.edge for one, its in zip(links, met.held, strict=True) if its & {*lacks}]
+                names = dict.fromkeys(f"inputs.{edge.name}" if edge.name else _name(edge) for edge in have)
+                gap.of.extend(name for name in names if name not in gap.of)
         return [gap for gap in gaps.values() if gap.number]
 
     def _unlike(self) -> Iterable[list[Link]]:
@@ -217,10 +216,6 @@ def _is_whole(link: Link) -> bool:
 def _name(edge: Edge) -> str:
     read = f"{edge.upstream}.{edge.output}" if edge.hyperparameter is None else f"hp.{edge.hyperparameter}"
     return f"{read} at {point_text(edge.picked)}" if edge.picked else read
-
-
-def _taker(edge: Edge) -> str:
-    return f"inputs.{edge.name}" if edge.name else _name(edge)
 
 
 def _parameters(link: Link, place: Group) -> dict[str, Any]:
