@@ -59,9 +59,7 @@ def resolve(text: str) -> Any:
     for pattern, base in ((_INTEGER, 10), (_OCTAL, 8), (_HEXADECIMAL, 16)):
         if pattern.fullmatch(text):
             return _whole(text, base)
-    if _FLOAT.fullmatch(text):
-        return read_float(text)
-    return text
+    return read_float(text) if _FLOAT.fullmatch(text) else text
 
 
 def scalar(text: str) -> Any:

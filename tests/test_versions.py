@@ -347,6 +347,7 @@ def test_a_failure_beside_the_results_that_make_an_axis_is_mended_by_another_run
     assert f"`diel resume {run.id} --update`" in project.diel("explain", run.id, "alone/0")
     write(tmp_path / "lab.py", scr.replace("m > 1", "m"))
     said = project.diel("resume", run.id, code=2)
+    assert f"put it back; {run.id} cannot take it: the points of 'c' rest on results of 'scr'" in said
     assert "start anew with `diel run flow.yaml`" in said
     assert "--update`" not in said
 

@@ -325,5 +325,5 @@ _sorted, _in_order = (encoder(sort_keys=way, separators=(",", ":"), default=str)
 
 def digest_of(parts: Iterable[Any], *, in_order: bool = False) -> str:
     """Return the digest of JSON values. `in_order`: the order of keys counts, as in what tasks read."""
-    text = (_in_order if in_order else _sorted)(list(parts))
+    text = json.dumps(list(parts), sort_keys=not in_order, separators=(",", ":"), default=str)
     return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()

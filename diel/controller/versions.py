@@ -23,7 +23,7 @@ from diel.modules.catalogue import ModuleNotFound, find
 from diel.modules.sources import SourceVersion, digest_of_bytes, keep, newest
 from diel.paths import RunPaths
 from diel.plan import Plan
-from diel.project.run_file import MAX_WORKFLOW, RunFile, read_kept_workflow
+from diel.project.run_file import MAX_WORKFLOW, read_kept_workflow
 from diel.results import RunReader
 from diel.results.suspect import decided_axes, tasks_reading
 from diel.site import read_kept_site
@@ -45,14 +45,6 @@ class ChangedSource(NamedTuple):
 
     text: str
     readers: Tasks
-
-
-class Decided(UsageError):
-    """What changed has decided on the points of an axis."""
-
-    def __init__(self, run: RunFile, label: str, stage: str) -> None:
-        self.why = f"the points of '{label}' rest on results of '{stage}', which would be computed again"
-        super().__init__(f"{run.run} cannot take it: {self.why}: start anew with `{run.command_line}`")
 
 
 def differences(paths: RunPaths, view: RunReader) -> list[ChangedSource]:
@@ -209,7 +201,11 @@ def resting_on(view: RunReader, found: list[ChangedSource]) -> Again:
         ended = [index for index in sorted(tasks) if history.is_good(index) or index in history.tolerated]
         if ended:
             if decided := decided_axes(view, name):
-                raise Decided(view.run_file, decided[0], name)
+                run = view.run_file
+                why = (
+                    f"the points of '{decided[0]}' rest on results of '{name}', which would be computed again"
+                )
+                raise UsageError(f"{run.run} cannot take it: {why}: start anew with `{run.command_line}`")
             again[name] = {index: history.result_attempt(index) for index in ended}
     return again
 

@@ -148,7 +148,7 @@ def culprits(run: RunReader, stage: str, index: int) -> Iterator[tuple[Link, Sta
         if members and link.edge.min_success < 1:
             continue
         place = link.down.domain.coordinates(index) if link.down.known else {}
-        fixed = {axis: place[axis] for axis in link.edge.matched if axis in place} | (link.picked or {})
+        fixed = {axis: place[axis] for axis in link.edge.matched if axis in place} | link.pinned
         for maker in _makers(run, link.up):
             here = {axis: at for axis, at in fixed.items() if axis in maker.domain.axes}
             if bad := _lost(maker, maker.domain.matching(here)):

@@ -476,6 +476,4 @@ def _expression_hint(text: str, at: int, began: int) -> str:
     """Return a hint for unquoted expressions, the usual cause: their braces mean something to YAML."""
     line = text[text.rfind("\n", 0, at) + 1 : (text + "\n").index("\n", at)]
     whole = line if began > at else text[began:at] + line
-    if re.search(r"(?<!['\"$\w])\$\{\{", whole):
-        return 'put ${{ … }} in quotes: "${{ x }}"'
-    return ""
+    return 'put ${{ … }} in quotes: "${{ x }}"' if re.search(r"(?<!['\"$\w])\$\{\{", whole) else ""

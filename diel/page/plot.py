@@ -241,9 +241,7 @@ LABELS = 130
 
 def lasting(seconds: float) -> str:
     """Return a duration: `23 ms`, `4.1s`, `2h 5m`."""
-    if seconds < 0.9995:
-        return f"{1000 * seconds:.3g} ms"
-    return format_duration(seconds)
+    return f"{1000 * seconds:.3g} ms" if seconds < 0.9995 else format_duration(seconds)
 
 
 class Clock(NamedTuple):

@@ -70,7 +70,8 @@ def picked_tasks(run: RunReader, stage: str, indices: Collection[int], at: Mappi
         meanings = _meanings(at[name])
         set_ = ((index, run.hyperparameters(stage, index).get(name.removeprefix("hp."))) for index in tasks)
         tasks = [index for index, value in set_ if any(same(value, meaning) for meaning in meanings)]
-    for label, choice in sorted(choices.items(), key=lambda item: _rank(run, item[0], choices)):
+    ranks = {name: sum(name in run.adaptive[of].judge.context for of in choices) for name in choices}
+    for label, choice in sorted(choices.items(), key=lambda item: -ranks[item[0]]):  # contexts choose first
         tasks = _chosen(run, stage, run.adaptive[label], choice, tasks)
     return tasks
 
@@ -170,11 +171,6 @@ def _choice(run: RunReader, name: str, value: Any) -> Choice | None:
     if (message := axis.axis.refusal(name, choice.word)) is not None:
         raise UsageError(f"{message}: pick {'best' if choice.word == 'pareto' else 'pareto'}")
     return choice
-
-
-def _rank(run: RunReader, label: str, choices: Mapping[str, Choice]) -> int:
-    """Return the rank of an axis: axes that are the context of another choose first."""
-    return -sum(label in run.adaptive[other].judge.context for other in choices)
 
 
 def _chosen(run: RunReader, stage: str, axis: Adaptive, choice: Choice, indices: Sequence[int]) -> list[int]:

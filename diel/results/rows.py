@@ -121,9 +121,7 @@ def _parse(run: RunReader, word: str) -> tuple[str, str]:
 
 def stage_and_output(word: str, stages: Container[str]) -> tuple[str, str, str]:
     """Return the parts of STAGE or STAGE.VALUE, as `partition` does: a stage's own name may have dots."""
-    if word in stages or "." not in word:
-        return word, "", ""
-    return word.rpartition(".")
+    return (word, "", "") if word in stages or "." not in word else word.rpartition(".")
 
 
 def _widest(run: RunReader, stages: Sequence[str]) -> str:

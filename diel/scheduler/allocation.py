@@ -101,7 +101,8 @@ class Inside(Scheduler):
         """Jobs of another allocation are not in the answer: they ended with it."""
         with self._lock:
             jobs = {number: self._jobs[number] for number in ids if number in self._jobs}
-            return {n: JobStatus(h.state, h.reason, h.exit_code, self._names(h)) for n, h in jobs.items()}
+            nodes = {n: ",".join(self._nodes[place] for place in h.places) for n, h in jobs.items()}
+            return {n: JobStatus(h.state, h.reason, h.exit_code, nodes[n]) for n, h in jobs.items()}
 
     def cancel(self, ids: Iterable[str]) -> None:
         """Send running jobs SIGTERM, and SIGKILL some seconds later."""
@@ -141,9 +142,6 @@ class Inside(Scheduler):
         for held in list(self._jobs.values()):
             if held.process is not None:
                 _end_tree(held.process)
-
-    def _names(self, held: _InnerJob) -> str:
-        return ",".join(self._nodes[place] for place in held.places)
 
     def _fill(self) -> None:
         """Start jobs in their order while their nodes are free: a large one is not overtaken."""

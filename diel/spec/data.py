@@ -227,9 +227,7 @@ def path_flaw(path: str) -> str:
     parts = path.split("/")
     if ".." in parts:
         return "a path with `..` leaves the task's directory"
-    if all(part in ("", ".") for part in parts):
-        return "the path names no file"
-    return ""
+    return "the path names no file" if all(part in ("", ".") for part in parts) else ""
 
 
 def target_flaw(path: str) -> str:

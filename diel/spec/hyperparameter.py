@@ -190,9 +190,7 @@ def _mark(value: Any) -> tuple[bool, Any]:
 def _type_hint(kind: str, value: Any) -> str:
     if kind == "int" and isinstance(value, float) and value.is_integer():
         return f"write {int(value)}"
-    if kind == "str" and isinstance(value, int | float):
-        return "put it in quotes"
-    return ""
+    return "put it in quotes" if kind == "str" and isinstance(value, int | float) else ""
 
 
 def _range_flaws(spec: Hyperparameter) -> list[Violation]:

@@ -261,9 +261,7 @@ class Consumer:
             over = self._asking is not None or self._ended or self._closed or self._error
             if self._share > 1 and 2 * len(self._items) <= self._share and not over:
                 self._ask()
-        if data[:1] == b"r":
-            return decode(mapped(self._wire.root, data))
-        return decode(data)
+        return decode(mapped(self._wire.root, data)) if data[:1] == b"r" else decode(data)
 
     def _wait(self, timeout: float | None) -> None:
         give_up = None if timeout is None else time.monotonic() + timeout

@@ -170,12 +170,9 @@ class GatherJoin:
                 points = [_parameters(link, place) for place in lacks[:SHOWN]]
                 gap = gaps.setdefault((_along(link.edge), tuple(lacks)), Left([], [], len(lacks), points))
                 gap.edges.extend({_name(link.edge)} - {*gap.edges})
-                have = [
-                    f"inputs.{other.edge.name}" if other.edge.name else _name(other.edge)
-                    for other, its in zip(links, met.held, strict=True)
-                    if its & {*lacks}
-                ]
-                gap.of.extend(name for name in dict.fromkeys(have) if name not in gap.of)
+                have = [link.edge for link, its in zip(links, met.held, strict=True) if its & {*lacks}]
+                names = dict.fromkeys(f"inputs.{edge.name}" if edge.name else _name(edge) for edge in have)
+                gap.of.extend(name for name in names if name not in gap.of)
         return [gap for gap in gaps.values() if gap.number]
 
     def _unlike(self) -> Iterable[list[Link]]:

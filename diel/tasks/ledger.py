@@ -16,7 +16,6 @@ from diel.tasks.stage_run import StageRun
 MANY = 20_000
 """Tasks of a run whose timeline is worth keeping when it ends."""
 
-Seen = Callable[[str, int, "Record"], None]
 Failing = Callable[[StageRun, int, "Said"], None]
 
 

@@ -45,12 +45,11 @@ class Link:
     edge: Edge
     up: StageRun
     down: StageRun
-    picked: dict[str, int] | None = None
-    """Point index by picked axis; None while the upstream axes are not known."""
+    picked: dict[str, set[int]] | None = None
+    """Point indices by picked axis, of a derived axis one for each point of its parents; None while the
+    upstream axes are not known."""
     makers: tuple[StageRun, ...] = ()
     """The stages that made derived axes of the upstream one."""
-    picked_by_parent: dict[str, set[int]] = field(default_factory=dict)
-    """By picked axis with a point for each point of its parents, these."""
     missing: str = ""
     """Why `at` names no point; empty if it does."""
     _counts: dict[Group, _Count] = field(default_factory=dict)
@@ -59,15 +58,12 @@ class Link:
         """Find the picked points, once the upstream stage's axes are known."""
         self.picked = {}
         for axis, point in self.edge.picked.items():
-            places = self.up.points[axis].find(point)
-            if len(places) == 1:
-                self.picked[axis] = places[0]
-                continue
+            places = {*self.up.points[axis].find(point)}
             factor = next(one for one in self.up.domain.factors if axis in one.axes)
             rows = [dict(zip(factor.axes, row, strict=True)) for row in factor.rows or ()]
             parents = [tuple({**row, axis: 0}.values()) for row in rows if row[axis] in places]
-            if parents and len({*parents}) == len(parents):
-                self.picked_by_parent[axis] = {*places}
+            if len(places) == 1 or (parents and len({*parents}) == len(parents)):
+                self.picked[axis] = places
             else:
                 many = f"{len(places)} points" if places else "no point"
                 self.missing = f"`at` picks {many} of axis '{axis}' of '{self.up.name}': {point!r}"
@@ -75,19 +71,12 @@ class Link:
     def group_of_upstream(self, index: int) -> Group | None:
         """Return the group that an upstream task is in; None where `at` picks others."""
         assert self.picked is not None
-        if not self.picked and not self.picked_by_parent:
-            return self.up.domain.group(index, self.edge.matched)
-        coordinates = self.up.domain.coordinates(index)
-        if any(coordinates[axis] != place for axis, place in self.picked.items()):
+        if self.picked and not self._is_picked(self.up.domain.coordinates(index)):
             return None
-        if not self._is_picked(coordinates):
-            return None
-        return tuple(coordinates[axis] for axis in self.edge.matched)
+        return self.up.domain.group(index, self.edge.matched)
 
     def group_of_downstream(self, index: int) -> Group:
-        if not self.edge.matched:
-            return ()
-        return self.down.domain.group(index, self.edge.matched)
+        return () if not self.edge.matched else self.down.domain.group(index, self.edge.matched)
 
     def members(self, group: Group) -> Iterable[int]:
         """Return the upstream tasks of a group, in axis order."""
@@ -96,12 +85,16 @@ class Link:
     def tasks_at(self, fixed: Mapping[str, int]) -> Iterable[int]:
         """Return the upstream tasks at some coordinates, but those that `at` leaves out."""
         tasks, domain = self.up.domain.matching(fixed), self.up.domain
-        if not self.picked_by_parent:
-            return tasks
-        return (index for index in tasks if self._is_picked(domain.coordinates(index)))
+        several = len(self.pinned) < len(self.picked or ())
+        return (i for i in tasks if self._is_picked(domain.coordinates(i))) if several else tasks
 
     def _is_picked(self, row: Mapping[str, int]) -> bool:
-        return all(row[axis] in places for axis, places in self.picked_by_parent.items() if axis in row)
+        return all(row[axis] in places for axis, places in (self.picked or {}).items() if axis in row)
+
+    @property
+    def pinned(self) -> dict[str, int]:
+        """The coordinates that `at` gives to all groups."""
+        return {axis: min(some) for axis, some in (self.picked or {}).items() if len(some) == 1}
 
     def places(self, axis: str, index: int) -> list[int]:
         """Return the numbers of the points of an axis that a downstream task gathers along, in order."""
@@ -171,9 +164,7 @@ class Link:
     def woken_by(self, index: int) -> Iterable[int]:
         """Return the downstream tasks to look at once an upstream task has ended, and was counted."""
         group = self.group_of_upstream(index)
-        if group is None or self.verdict(group) is Verdict.WAITING:
-            return ()
-        return self.dependents(group)
+        return () if group is None or self.verdict(group) is Verdict.WAITING else self.dependents(group)
 
     def verdict(self, group: Group) -> Verdict:
         """Return whether the tasks that wait for a group can run."""
@@ -212,9 +203,7 @@ class Link:
         if self.edge.gathered:
             return self._gathered(group)
         index = next(iter(self.members(group)), None)
-        if index is None:
-            return Verdict.FAILED
-        return self.verdict_of(index)
+        return Verdict.FAILED if index is None else self.verdict_of(index)
 
     def verdict_of(self, index: int) -> Verdict:
         """Return the meaning of one upstream task for its readers."""
@@ -239,8 +228,8 @@ class Link:
 
     def size(self, group: Group) -> int:
         """Return how many upstream tasks a group has before any choice."""
-        fixed = self._fixed(group)
-        return sum(1 for _ in self.tasks_at(fixed)) if self.picked_by_parent else self.up.domain.count(fixed)
+        fixed, several = self._fixed(group), len(self.pinned) < len(self.picked or ())
+        return sum(1 for _ in self.tasks_at(fixed)) if several else self.up.domain.count(fixed)
 
     def _never_made(self, group: Group) -> bool:
         fixed = self._fixed(group)
@@ -251,6 +240,4 @@ class Link:
         return False
 
     def _fixed(self, group: Group) -> dict[str, int]:
-        fixed = dict(zip(self.edge.matched, group, strict=True))
-        fixed.update(self.picked or {})
-        return fixed
+        return dict(zip(self.edge.matched, group, strict=True)) | self.pinned

@@ -122,9 +122,7 @@ def _keyed(value: Any) -> Any:
         return {"artifact": value.digest, "name": value.name, **inside}
     if isinstance(value, dict):
         return {key: _keyed(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_keyed(item) for item in value]
-    return value
+    return [_keyed(item) for item in value] if isinstance(value, list) else value
 
 
 class Recipe:
@@ -336,7 +334,8 @@ class Recipe:
             along = {axis: Gathered(at := places[axis], (axis,), [(n,) for n in at]) for axis in self._along}
             upstream |= points_read({**inputs, **upstream, **scope["inputs"], **along})
             upstream |= {f"all of {name}": scope["inputs"][name] for name in self._listed if name in inputs}
-        return _after(self._point(scope), own), _after(inputs, upstream)
+        own, upstream = dict(sorted(own.items())), dict(sorted(upstream.items()))  # they have no order
+        return {**self._point(scope), **own}, {**inputs, **upstream}
 
     def _key(
         self, scope: Scope, shards: dict[str, Shard] | None, inputs: Mapping[str, Any]
@@ -358,11 +357,6 @@ class Recipe:
         if answers is not None:
             key, part = answers.key_with(answers.models)
         return key, (params[:16], part), reads, answers
-
-
-def _after(read: Mapping[str, Any], rest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a task reads in its order, and after it the rest, which has none."""
-    return {**read, **dict(sorted(rest.items()))}
 
 
 def staging_of(site: Site, stage: Stage, shape: Shape) -> Staging:

@@ -120,9 +120,7 @@ def artifact_path(record: Made, path: str, run_root: Path) -> Path:
 def artifact_home(record: Made, run_root: Path) -> Path:
     """Return the run that holds a task's artifacts; a missing one where another run has its name now."""
     origin = record.get("run")
-    if origin is None:
-        return run_root
-    return home_of_run(run_root.parent, origin, record.get("run_id", ""))
+    return run_root if origin is None else home_of_run(run_root.parent, origin, record.get("run_id", ""))
 
 
 def tell_origin(record: Cached, result: Result) -> None:
@@ -154,9 +152,8 @@ Outputs = Mapping[str, str]
 
 def outputs_digests(record: Made) -> Outputs:
     """Return digests that tell a result from another of its task; of a file, of its content and name."""
-    digests = {
-        name: digest_of([value], in_order=True)[:16] for name, value in record.get("values", {}).items()
-    }
+    values = record.get("values", {}).items()
+    digests = {name: digest_of([value], in_order=True)[:16] for name, value in values}
     for name, entry in record.get("artifacts", {}).items():
         files = [[os.path.basename(file["path"]), file["digest"]] for file in files_of(entry)]
         digests[name] = digest_of(files)[:16]

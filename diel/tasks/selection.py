@@ -114,7 +114,7 @@ class ChoosingLink(Link):
         """Return the tasks that a group picks, None before the first round, and how many are lacking that
         `min_success` allows. Raise NotYet, and Lost where nothing allows for it."""
         shared = dict(zip(self._shared, group, strict=True))
-        fixed = {axis: shared[axis] for axis in self.edge.matched} | (self.picked or {})
+        fixed = self._fixed(tuple(shared[axis] for axis in self.edge.matched))
         rest = [axis for axis in self.up.spec.over if axis not in self.edge.chosen]
         chosen: list[int | None] = []
         lost = 0

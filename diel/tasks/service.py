@@ -43,9 +43,7 @@ class ServiceLink(Link):
     def woken_by(self, index: int) -> Iterable[int]:
         """Return the tasks that cannot continue if a replica ended badly."""
         group = self.group_of_upstream(index)
-        if group is None or self.up.history.state(index).good:
-            return ()
-        return self.dependents(group)
+        return () if group is None or self.up.history.state(index).good else self.dependents(group)
 
     def verdict(self, group: Group) -> Verdict:
         """Return READY once a replica can start or has started, or if the service is not needed."""

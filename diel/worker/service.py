@@ -397,9 +397,7 @@ def _own_address(env: Mapping[str, str]) -> str:
         named = socket.gethostbyname(socket.gethostname())
     except OSError:
         named = "127.0.0.1"
-    if not named.startswith("127."):
-        return named
-    return next(iter(interfaces()), "127.0.0.1")
+    return named if not named.startswith("127.") else next(iter(interfaces()), "127.0.0.1")
 
 
 def _free_port(host: str) -> int:

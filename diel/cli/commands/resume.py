@@ -163,6 +163,7 @@ def _look(
         if axes and run.history.state is not RunState.SUCCEEDED:
             click.echo(f"{name} goes on at the points that it began with: {axes}", err=True)
         return [], {}
+    refusal = f"or {anew}: {axes}" if axes else ""
     try:
         run = RunReader(paths)
         rerun = versions.resting_on(run, every)
@@ -173,15 +174,14 @@ def _look(
     except UsageError as error:
         if update:
             raise
-        rerun, cost = {}, "what rests on them, if that can be"
-        axes = axes or (error.why if isinstance(error, versions.Decided) else "")
+        rerun, cost, refusal = {}, "", refusal or str(error)
     if not update:
         rest = len(every) - len(changed)
         more = f" and {rest} more that finished tasks read" if rest else ""
-        takes = f"`diel resume {name} --update` takes it{more} as it is now, and computes again {cost}"
+        takes = f"or `diel resume {name} --update` takes it{more} as it is now, and computes again {cost}"
         raise UsageError(
             f"{name} would mix two versions, for what it reads is no longer what it began with:\n"
-            f"{versions.listed(changed)}\nput it back; or {f'{anew}: {axes}' if axes else takes}"
+            f"{versions.listed(changed)}\nput it back; {refusal or takes}"
         )
     click.echo(
         f"{name} takes what is there now, and computes again {cost}:\n{versions.listed(changed)}", err=True

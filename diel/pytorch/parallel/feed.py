@@ -103,7 +103,8 @@ class Samples:
             items, rows, read = range(len(inputs)), 1, lambda some: (scale(inputs[some]), labels[some])
         classes = bool(np.issubdtype(labels.dtype, np.integer))
         shape = tuple(inputs.shape[1:])
-        says = outputs or (int(labels.max()) + 1 if classes else _numbers_of(labels.shape))
+        single = labels.ndim == 1 or (labels.ndim == 3 and labels.shape[2] > 1)  # fields without channels
+        says = outputs or (int(labels.max()) + 1 if classes else 1 if single else labels.shape[1])
         return cls(items, rows, shape, says, classes, scale, read)
 
     def rows_of(self, items: Sequence[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -147,11 +148,6 @@ def _checked(inputs: NDArray[Any], targets: NDArray[Any]) -> tuple[NDArray[Any],
         shown = f"{inputs.dtype} of shape {inputs.shape}, targets {targets.dtype}"
         raise ValueError(f"data: expected numbers of shape (rows, ...) and their targets, found {shown}")
     return inputs, targets
-
-
-def _numbers_of(targets: tuple[int, ...]) -> int:
-    """Return how many numbers a network gives for a sample or a site: one for (rows, height, width)."""
-    return 1 if len(targets) == 1 or (len(targets) == 3 and targets[2] > 1) else targets[1]
 
 
 def read_files(files: Sequence[Path], rows: int) -> tuple[NDArray[Any], NDArray[Any]]:
