@@ -116,14 +116,14 @@ def encoder(**form: Any) -> Callable[[Any], str]:
     return lambda value: "".join(write(value, 0))
 
 
-in_ascii = encoder()
-in_unicode = encoder(ensure_ascii=False)
+encode_ascii = encoder()
+_encode_unicode = encoder(ensure_ascii=False)
 
 
 def utf_8(value: Any) -> bytes:
     """Return a JSON value as text in UTF-8. Raise ValueError for impossible ones, as half of a pair."""
     try:
-        return in_unicode(value).encode("utf-8", "surrogateescape")
+        return _encode_unicode(value).encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
         raise ValueError(f"no text in UTF-8 holds {error.object[error.start]!a}") from error
 

@@ -20,7 +20,7 @@ from diel.attempt.usage import counted
 from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.errors import ModuleError
 from diel.states import FailureClass
-from diel.values import in_ascii
+from diel.values import encode_ascii
 
 DYING = 1.0
 """Seconds to hold back a failure in a block, which the scheduler may just be ending: no fault of programs."""
@@ -66,7 +66,7 @@ def write_inputs(request: Request, env: Mapping[str, str]) -> None:
             # It may exist: overwriting without emptying it first costs a tenth of a new one.
             file = os.open(env[name], os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
             try:
-                data = rest = in_ascii(value).encode()
+                data = rest = encode_ascii(value).encode()
                 while rest:
                     rest = rest[os.write(file, rest) :]
                 if os.fstat(file).st_size != len(data):
