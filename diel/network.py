@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from diel.drawing import Drawing, Node, axis_text, make_drawing
 from diel.exporters import TaskOutcome, ran, read_by
 from diel.results import RunReader
+from diel.values import json_value
 
 if TYPE_CHECKING:
     from networkx import DiGraph
@@ -131,7 +132,7 @@ def write_network(network: "DiGraph[str]", form: str) -> str:
     import networkx  # slow to load
 
     if form == "json":
-        return json.dumps(networkx.node_link_data(network), indent=1, ensure_ascii=False)
+        return json.dumps(json_value(networkx.node_link_data(network)), indent=1, ensure_ascii=False)
     file = BytesIO()
     (networkx.write_graphml if form == "graphml" else networkx.write_gexf)(network, file)
     return file.getvalue().decode("utf-8")

@@ -331,6 +331,6 @@ def json_value(value: Any) -> Any:
     """Return a value in strict JSON, with texts for infinity and not-a-number."""
     if isinstance(value, float) and not math.isfinite(value):
         return json.dumps(value)
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {key: json_value(item) for key, item in value.items()}
-    return [json_value(item) for item in value] if isinstance(value, list) else value
+    return [json_value(item) for item in value] if isinstance(value, list | tuple) else value

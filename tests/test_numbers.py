@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+
+import pytest
 
 from tests.throwaway import Project
 
@@ -21,3 +24,29 @@ def test_a_text_that_an_axis_of_results_reads_as_a_number_is_told(tmp_path: Path
     assert told in project.diel("status", "last")
     project.workflow(BUILDS.replace("v }}", "version }}") % ", columns: {version: str}")
     assert "is read as" not in project.diel("run", "flow.yaml") + project.diel("status", "last")
+
+
+def test_every_document_is_json_whatever_a_point_is(tmp_path: Path) -> None:
+    text = "stages: {s: {over: [x], command: [echo], outputs: {}}}\naxes: {x: {values: [.nan, 1, -.inf]}}\n"
+    project = Project(tmp_path).workflow(text)
+    project.run()
+    for words in ("explain last s/0", "results last", "status last", "status last s", "graph last --format"):
+        json.loads(
+            project.diel(*words.split(), "json" if "graph" in words else "--json"), parse_constant=refuse
+        )
+    assert '"x": "NaN"' in project.diel("explain", "last", "s/0", "--json")
+
+
+def test_exported_documents_are_json_whatever_a_point_is(tmp_path: Path) -> None:
+    pytest.importorskip("rocrate", reason="diel[provenance] is not installed")
+    project = Project(tmp_path).workflow(
+        "stages: {s: {over: [x], command: [touch, f], outputs: {f: {path: f}}}}\naxes: {x: {values: [.nan, .inf]}}\n"
+    )
+    project.run()
+    project.diel("export", "last", "crate", "--to", "rocrate")
+    file = next(tmp_path.rglob("ro-crate-metadata.json"))
+    json.loads(file.read_text(), parse_constant=refuse)
+
+
+def refuse(constant: str) -> None:
+    raise AssertionError(f"{constant} is no JSON")

@@ -11,7 +11,7 @@ import click
 from diel import files
 from diel.errors import DielError, UsageError
 from diel.paths import runs_dir
-from diel.values import parse_duration
+from diel.values import json_value, parse_duration
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 PATH = click.Path(path_type=Path)
@@ -46,7 +46,7 @@ class Output:
 
     def show(self, document: Callable[[], Any], lines: Iterable[str], notes: Iterable[object] = ()) -> None:
         """Print the document or the lines, and make nothing of the other; print the notes to stderr."""
-        click.echo(json.dumps(document()) if self.as_json else "\n".join(lines))
+        click.echo(json.dumps(json_value(document())) if self.as_json else "\n".join(lines))
         for note in notes:
             click.echo(note, err=True)
 

@@ -16,6 +16,7 @@ from diel.exporters import Key, TaskOutcome, left_out, ran, read_by, when
 from diel.results import RunReader
 from diel.states import RunState
 from diel.tasks.results import artifact_home
+from diel.values import json_value
 
 PROFILES = {
     "https://w3id.org/ro/wfrun/process/0.5": ("Process Run Crate", "0.5"),
@@ -231,4 +232,5 @@ def _described(task: TaskOutcome) -> str:
 
 
 def _plain(value: Any) -> bool | int | float | str:
+    value = json_value(value)
     return value if isinstance(value, bool | int | float | str) else json.dumps(value)

@@ -10,6 +10,7 @@ from diel.artifacts import files_of
 from diel.errors import UsageError, counted
 from diel.exporters import Key, TaskOutcome, left_out, ran, read_by, when
 from diel.results import RunReader
+from diel.values import json_value
 
 _FORBIDDEN = re.compile(r"[^0-9a-zA-Z\-_./:]")
 _HOST = re.compile(r"[0-9A-Za-z]([0-9A-Za-z\-.]{0,251}[0-9A-Za-z])?")
@@ -60,7 +61,7 @@ def write(run: RunReader, into: Path, target: Path) -> list[str]:
             **({"execution": _together(run, tasks, executed)} if executed else {}),
         },
     }
-    (into / "wfformat.json").write_text(json.dumps(document, indent=1, ensure_ascii=False), "utf-8")
+    (into / "wfformat.json").write_text(json.dumps(json_value(document), indent=1, ensure_ascii=False), "utf-8")
     edges, failed = sum(map(len, read.values())), sum(not task.state.good for task in tasks.values())
     lines = [f"{counted(len(tasks), 'task')}, dependencies: {edges:,}"]
     if failed:

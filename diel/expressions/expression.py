@@ -41,6 +41,7 @@ from diel.expressions.syntax import (
     operands,
     reduces,
 )
+from diel.values import read_float
 
 MAX_EXPRESSION = 10_000
 """Longest expression, in characters."""
@@ -301,6 +302,11 @@ def _check(tree: ast.expr, text: str, offset: int) -> None:
             column = len(text.encode()[:place].decode(errors="ignore"))
         if depth > MAX_NESTING:
             raise ExpressionError("the expression is nested too deeply", offset + column)
+        if isinstance(node, ast.Constant) and type(node.value) is float:
+            try:
+                read_float(text.encode()[place : node.end_col_offset].decode())
+            except ValueError as error:
+                raise ExpressionError(str(error), offset + column) from None
         message, _, hint = _objection(node).partition("; ")
         if message:
             raise ExpressionError(message, offset + column, hint)

@@ -16,7 +16,7 @@ from diel.errors import counted
 from diel.expressions.aggregates import AGGREGATES
 from diel.expressions.gathered import Gathered, ListText, Unplaced, align, is_list, noun, pointwise, refusal
 from diel.expressions.quantity import Quantity, Undefined, Unfit, size
-from diel.values import read_float
+from diel.values import BEYOND, is_finite, read_float
 
 SCALARS = (str, int, float, type(None))
 
@@ -103,7 +103,10 @@ def refuse_lists(*values: Any) -> None:
 def _of_numbers(compute: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def computed(first: Any, second: Any) -> Any:
         refuse_lists(first, second)
-        return compute(first, second)
+        result = compute(first, second)
+        if type(result) is float and math.isinf(result) and is_finite(first) and is_finite(second):
+            raise Undefined(f"the result is {BEYOND}")
+        return result
 
     return computed
 
@@ -283,10 +286,18 @@ def _fortran(value: Any) -> str:
     raise Undefined(f"fortran: expected a number, a text or a truth value, found {noun(value)}")
 
 
+def _ordinary(value: Any) -> Any:
+    """Return a value. Raise ValueError for a text such as `1_000`, which is no number elsewhere."""
+    if isinstance(value, str) and ("_" in value or not value.isascii()):
+        raise ValueError(f"{value!r:.60} is no number")
+    return value
+
+
 _OF_MATH = (math.ceil, math.exp, math.floor, math.log, math.log10, math.log2, math.sqrt)
 OF_ONE: dict[str, Callable[..., Any]] = {
-    **{function.__name__: function for function in (abs, int, *_OF_MATH)},
-    "float": lambda value: read_float(value) if isinstance(value, str) else float(value),
+    **{function.__name__: function for function in (abs, *_OF_MATH)},
+    "int": lambda value, *base, **option: int(_ordinary(value), *base, **option),
+    "float": lambda value: read_float(_ordinary(value)) if isinstance(value, str) else float(value),
     "format": _format,
     "range": _range,
     "round": _round,

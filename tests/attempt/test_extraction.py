@@ -176,6 +176,10 @@ def test_a_key_leads_into_json_and_through_its_lines(tmp_path: Path) -> None:
         ('{"e": null}', {"column": "e", "file": "x.jsonl"}, "line 1: None; expected a number"),
         ("# step,e\n1,2\n", {"column": "step", "file": "x.csv"}, "no column 'step'; it has: # step, e"),
         ('{"a": "1"}', {"key": "a", "value": "dict"}, "x.out: '1'; expected dict"),
+        ('{"a": "007"}', {"key": "a", "value": "int"}, "x.out: '007'; expected a whole number"),
+        ('{"a": "nan"}', {"key": "a"}, "x.out: 'nan'; expected a number"),
+        ('{"a": "true"}', {"key": "a", "value": "bool"}, "x.out: 'true'; expected true or false"),
+        ('{"a": "1"}', {"column": "a", "file": "x.jsonl"}, "x.jsonl, line 1: '1'; expected a number"),
         ("{", {"key": "a"}, "x.out holds no JSON"),
     ],
 )

@@ -66,7 +66,7 @@ def refused(folder: Path, axes: str, resources: str, *more: str) -> str:
         ("n: {sample: {method: lhs, points: 50, parameters: {x: {low: 0, high: 1}}}}", 'memory: "${{ 2TiB * x }}"',
          "fits no pool of site 'two'"),
         ("n: {range: 1000000}", 'memory: "${{ 1MiB * n }}"', "with n=0: expected more than zero"),
-        ("n: {range: 3000}", 'memory: "${{ 1MiB * (1 if n != 1500 else 1e400 - 1e400) }}"',
+        ("n: {range: 3000}", 'memory: "${{ 1MiB * (1 if n != 1500 else float(\'nan\')) }}"',
          "with n=1500: the size or duration is nan"),
         ("n: {range: 100000}", 'ranks: "${{ 32 / (n - 5) }}"', "with n=0: expected a whole number, found -6.4"),
         ("n: {range: 20000}", 'ranks: "${{ 1 + 0 // (n - 17000) }}"', "division by zero"),

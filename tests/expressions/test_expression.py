@@ -165,6 +165,10 @@ def test_an_expression_of_any_size_is_refused_at_once(text: str) -> None:
         ("(-8) ** 0.5", "not a real number"),
         ("mean(1)", "expected a list, found a whole number"),
         ("int('x')", "int: cannot compute with 'x'"),
+        ("int('1_000')", "int: cannot compute with '1_000'"),
+        ("float('1_000')", "float: cannot compute with '1_000'"),
+        ("1e308 * 10", "the result is a number beyond 1.8e308"),
+        ("-1e308 - 1e308", "the result is a number beyond 1.8e308"),
         ("name < 1", "cannot compute with a text and a whole number"),
     ],
 )

@@ -67,7 +67,7 @@ def test_what_cannot_be_written_is_refused_with_the_function(text: str, told: st
         ("null", ""),
         ("0.1", "0.1"),
         ("1e-7", "1e-07"),
-        ("1e400", "inf"),
+        ("float('inf')", "inf"),
         ("12", "12"),
         ("name", "argon"),
         ("files.script", "/data/in.melt"),

@@ -12,7 +12,7 @@ import pytest
 
 from diel.check.gathers import UNKNOWN, VALUE, gathered, infer
 from diel.expressions import ExpressionError, parse
-from diel.expressions.expression import PLACES
+from diel.expressions.expression import PLACES, parse_one
 from diel.expressions.functions import FUNCTIONS, USAGE
 from diel.expressions.gathered import Gathered
 from diel.expressions.quantity import Quantity
@@ -123,3 +123,13 @@ def test_a_refusal_says_what_to_write(text: str, message: str, hint: str) -> Non
 
 def test_each_function_has_its_usage() -> None:
     assert USAGE.keys() == FUNCTIONS.keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("2 * 1e400", "a number beyond 1.8e308"), ("1e-400", "a number below 4.9e-324")],
+)
+def test_a_number_that_no_double_holds_cannot_be_written(text: str, message: str) -> None:
+    with pytest.raises(ExpressionError, match=message) as raised:
+        parse_one(f" {text} ", 3)
+    assert raised.value.offset == 4 + text.index("1e")

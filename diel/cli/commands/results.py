@@ -27,7 +27,6 @@ from diel.results import RunReader, list_metrics, list_trials, list_usage, make_
 from diel.results.rows import stage_and_output
 from diel.table import Listing, csv_text, render, write_parquet
 from diel.tasks.results import artifact_home
-from diel.values import json_value
 
 
 @click.command("results")
@@ -100,7 +99,7 @@ def _document(paths: RunPaths, table: Listing, flaws: Sequence[str]) -> dict[str
     return {
         "run": paths.run_id,
         "columns": table.columns,
-        "rows": [{name: json_value(cell) for name, cell in row.items()} for row in table.mappings()],
+        "rows": [*table.mappings()],
         "missing": {**table.missing, **({"journal": "; ".join(flaws)} if flaws else {})},
         "audits": table.audits,
     }

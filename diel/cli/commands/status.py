@@ -43,7 +43,7 @@ from diel.status.stage import (
     stage_usage_text,
     tasks_by_state,
 )
-from diel.values import clock, format_duration, format_size
+from diel.values import clock, format_duration, format_size, json_value
 
 if TYPE_CHECKING:
     from diel.journal.records import Failed
@@ -100,7 +100,7 @@ def command(
         if stage is not None:
             return _stage_view(status, reader, stage, state, out.as_json, show_all)
         if out.as_json:
-            return json.dumps(status.document())
+            return json.dumps(json_value(status.document()))
         return _run_view(status, paths, show_all, rows, brief)
 
     read = partial(read_status, paths, reader)
@@ -296,7 +296,7 @@ def _stage_view(
             "usage": stage.usage,
             "failures": [failure_document(record) for record in failures],
         }
-        return json.dumps(document)
+        return json.dumps(json_value(document))
     if not tasks and not omitted:
         return f"{status.run} {name}: no tasks" + (f" {selected}" if selected else "")
     limit = sys.maxsize if show_all or selected else MOST_RANGES
