@@ -13,7 +13,7 @@ import socket  # noqa: F401
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context, copy_context
 from hashlib import blake2b
@@ -105,33 +105,20 @@ def _write_log(logging: Any, state: tuple[dict[str, _Logger], int, Any]) -> None
 _CONTEXTS = ("DefaultContext", "BasicContext", "ExtendedContext")
 
 
-def _write_dialects(it: Any, dialects: Mapping[str, Any]) -> None:
-    for name in it.list_dialects():
-        it.unregister_dialect(name)
-    for name, dialect in dialects.items():
-        it.register_dialect(name, dialect)
-
-
 _DEVICES = ("cpu", "cuda")
 
 
 def _torch(torch: Any) -> tuple[Any, ...]:
-    """Return its device, its threads unless they are the task's own, the precision of products unless it is
-    set in torch's newer way, and autocast."""
-    threads, precision = torch.get_num_threads(), None
-    with suppress(RuntimeError):
-        precision = torch.get_float32_matmul_precision()
-    own = str(threads) == os.environ.get("OMP_NUM_THREADS")
+    """Return its device, its threads unless they are the task's own, and autocast."""
+    device, threads = str(torch.get_default_device()), torch.get_num_threads()
     casts = tuple([(torch.is_autocast_enabled(on), torch.get_autocast_dtype(on)) for on in _DEVICES])
-    return str(torch.get_default_device()), None if own else threads, precision, casts
+    return device, None if str(threads) == os.environ.get("OMP_NUM_THREADS") else threads, casts
 
 
 def _write_torch(torch: Any, state: tuple[Any, ...]) -> None:
-    device, threads, precision, casts = state
+    device, threads, casts = state
     torch.set_default_device(None if device == "cpu" else device)
     torch.set_num_threads(threads or int(os.environ.get("OMP_NUM_THREADS") or 1))
-    if precision is not None:
-        torch.set_float32_matmul_precision(precision)
     for on, (is_enabled, dtype) in zip(_DEVICES, casts, strict=True):
         torch.set_autocast_enabled(on, is_enabled)
         torch.set_autocast_dtype(on, dtype)
@@ -171,50 +158,48 @@ def _drawn(it: Any) -> dict[str, Any]:
     return {name: value for name, value in dict.items(it.rcParams) if name != "backend"}
 
 
+_ABSENT = object()
+
+
 def _access(word: str) -> tuple[Callable[[Any], Any], Callable[[Any, Any], object]]:
-    name, _, writer = word.strip("[]").partition("/")
+    path, _, writer = word.strip("[]").partition("/")
+    find, holder = attrgetter(path), attrgetter(path.rpartition(".")[0] or "__class__")
+    name, is_contents = path.rpartition(".")[2], word[-1] == "]"
 
     def read(it: Any) -> Any:
         try:
-            value = getattr(it, name)
+            value = find(it)
+            return value() if writer else value.copy() if is_contents else value
         except (AttributeError, RuntimeError):  # another version, or torch's precision in its newer way
-            return None
-        return value() if writer else value.copy() if word[-1] == "]" else value
+            return _ABSENT
 
     def write(it: Any, then: Any) -> None:
-        if word[-1] == "]":
-            contents = getattr(it, name)
-            contents.clear()
-            contents.update(then) if isinstance(contents, dict) else contents.extend(then)
-        elif writer:
-            getattr(it, writer)(then)
-        else:
-            setattr(it, name, then)
+        own = holder(it) if "." in path else it
+        if is_contents:
+            getattr(own, name).clear()
+            (getattr(own, name).update if isinstance(then, dict) else getattr(own, name).extend)(then)
+        elif then is not _ABSENT:
+            getattr(own, writer)(then) if writer else setattr(own, name, then)
 
     return read, write
 
 
 def _named(line: str) -> _Setting:
-    """Return what a library, or an object in it, keeps: attributes, what is in `lists[]` and dictionaries,
-    and what one function reads and `read/write` another one writes."""
-    place, *words = line.split()
-    library, _, path = place.partition(":")
-    holder = attrgetter(path) if path else lambda it: it
+    """Return what a library keeps: attributes, what is in `lists[]` and dictionaries, and what one function
+    reads and `read/write` another one writes."""
+    library, *words = line.split()
     ways = [*map(_access, words)]
 
     def write(it: Any, values: Sequence[Any]) -> None:
-        own = holder(it)
         for (reader, writer), then in zip(ways, values, strict=True):
-            if reader(own) != then:
-                writer(own, then)
+            if reader(it) != then:
+                writer(it, then)
 
-    return _Setting(
-        library, lambda it: tuple([reader(own) for own in [holder(it)] for reader, _ in ways]), write
-    )
+    return _Setting(library, lambda it: tuple([reader(it) for reader, _ in ways]), write)
 
 
 _NAMED = """
-sys stdin stdout stderr excepthook unraisablehook displayhook breakpointhook tracebacklimit argv[]
+sys stdin stdout stderr excepthook unraisablehook displayhook breakpointhook argv[]
 sys getrecursionlimit/setrecursionlimit get_int_max_str_digits/set_int_max_str_digits gettrace/settrace
 sys getprofile/setprofile getswitchinterval/setswitchinterval getdlopenflags/setdlopenflags
 socket getdefaulttimeout/setdefaulttimeout
@@ -224,31 +209,28 @@ warnings showwarning formatwarning
 tempfile tempdir
 gc callbacks[]
 csv field_size_limit/field_size_limit
-json.encoder:JSONEncoder item_separator key_separator
+json.encoder JSONEncoder.item_separator JSONEncoder.key_separator
 calendar firstweekday/setfirstweekday
 asyncio.events _event_loop_policy
-multiprocessing.context:_default_context _actual_context
+multiprocessing.context _default_context._actual_context
 numpy.random get_bit_generator/set_bit_generator
 torch get_default_dtype/set_default_dtype get_deterministic_debug_mode/set_deterministic_debug_mode
 torch is_grad_enabled/set_grad_enabled is_anomaly_enabled/set_anomaly_enabled
-torch:backends.cuda flash_sdp_enabled/enable_flash_sdp mem_efficient_sdp_enabled/enable_mem_efficient_sdp
-torch:backends.cuda math_sdp_enabled/enable_math_sdp cudnn_sdp_enabled/enable_cudnn_sdp
-torch:backends fp32_precision
-torch:backends.cuda.matmul fp32_precision
-torch:backends.cudnn.conv fp32_precision
-torch:backends.cudnn.rnn fp32_precision
-torch:backends.mkldnn.matmul fp32_precision
-torch:backends.mkldnn.conv fp32_precision
-torch:backends.mkldnn.rnn fp32_precision
-torch:backends.cuda.matmul allow_fp16_reduced_precision_reduction allow_bf16_reduced_precision_reduction
-torch:backends.cudnn enabled benchmark deterministic allow_tf32
-torch:backends.mkldnn enabled deterministic
-torch:distributions.Distribution _validate_args
-torch:_tensor_str.PRINT_OPTS __dict__[]
-torch:nn.modules.module _global_forward_hooks[] _global_forward_pre_hooks[] _global_backward_hooks[]
+torch backends.cuda.flash_sdp_enabled/enable_flash_sdp backends.cuda.math_sdp_enabled/enable_math_sdp
+torch backends.cuda.mem_efficient_sdp_enabled/enable_mem_efficient_sdp
+torch get_float32_matmul_precision/set_float32_matmul_precision
+torch backends.fp32_precision backends.cuda.matmul.fp32_precision backends.mkldnn.matmul.fp32_precision
+torch backends.cudnn.conv.fp32_precision backends.cudnn.rnn.fp32_precision
+torch backends.mkldnn.conv.fp32_precision backends.mkldnn.rnn.fp32_precision
+torch backends.cuda.matmul.allow_fp16_reduced_precision_reduction
+torch backends.cuda.matmul.allow_bf16_reduced_precision_reduction
+torch backends.cudnn.enabled backends.cudnn.benchmark backends.cudnn.deterministic backends.cudnn.allow_tf32
+torch backends.mkldnn.enabled backends.mkldnn.deterministic _tensor_str.PRINT_OPTS.__dict__[]
+torch distributions.Distribution._validate_args nn.modules.module._global_forward_hooks[]
+torch nn.modules.module._global_forward_pre_hooks[] nn.modules.module._global_backward_hooks[]
 xarray.core.options OPTIONS[]
-mpmath:mp prec pretty
-sympy.core.parameters:global_parameters evaluate distribute exp_is_pow
+mpmath mp.prec mp.pretty
+sympy.core.parameters global_parameters.evaluate global_parameters.distribute
 """
 _KEPT = (
     _Setting("sys", lambda _: mode_mask(), lambda _, mask: os.umask(mask)),
@@ -276,7 +258,18 @@ _KEPT = (
     _Setting("logging", _log, _write_log),
     _Setting("gc", lambda it: it.isenabled(), lambda it, on: it.enable() if on else it.disable()),
     _Setting("gc", lambda it: it.get_threshold(), lambda it, sizes: it.set_threshold(*sizes)),
-    _Setting("csv", lambda it: {name: it.get_dialect(name) for name in it.list_dialects()}, _write_dialects),
+    _Setting(
+        "csv",
+        lambda it: {name: it.get_dialect(name) for name in it.list_dialects()},
+        lambda it, all_: (
+            [*map(it.unregister_dialect, it.list_dialects()), *map(it.register_dialect, all_, all_.values())]
+        ),
+    ),
+    _Setting(
+        "sys",
+        lambda it: getattr(it, "tracebacklimit", None),
+        lambda it, most: setattr(it, "tracebacklimit", most),
+    ),
     _Setting("scipy.special", lambda it: it.geterr(), lambda it, ways: it.seterr(**ways)),
     _Setting("sklearn", lambda it: it.get_config(), lambda it, settings: it.set_config(**settings)),
     _Setting("pandas", lambda it: dict(_options(it._config.config._global_config)), _write_pandas),
@@ -537,10 +530,7 @@ def _import_again(
     module = _import(name, globals, locals, fromlist, level)
     if _importer:
         package = (globals or {}).get("__package__") or ""
-        whole = resolve_name("." * level + name, package) if level and package else name
-        _set_again(
-            (*accumulate(whole.split("."), "{}.{}".format), *(f"{whole}.{of}" for of in fromlist or ()))
-        )
+        _set_again(resolve_name("." * level + name, package) if level and package else name, fromlist or ())
     return module
 
 
@@ -548,14 +538,13 @@ def _import_module_again(name: str, package: Any = None, level: int = 0) -> Any:
     """Import as `importlib.import_module` does, which does not ask `__import__`."""
     module = _import_module(name, package, level)
     if _importer:
-        whole = resolve_name("." * level + name, package) if level else name
-        _set_again(accumulate(whole.split("."), "{}.{}".format))
+        _set_again(resolve_name("." * level + name, package) if level else name)
     return module
 
 
-def _set_again(imports: Iterable[str]) -> None:
-    """Set what the imports of some modules set that are loaded, each once in a task."""
-    for name in imports:
+def _set_again(whole: str, children: Sequence[str] = ()) -> None:
+    """Set what the imports of a module, the packages above it and its children set, each once in a task."""
+    for name in (*accumulate(whole.split("."), "{}.{}".format), *(f"{whole}.{child}" for child in children)):
         key = _owner(sys.modules.get(name)), name
         if key not in _settings_of:
             continue
@@ -564,7 +553,8 @@ def _set_again(imports: Iterable[str]) -> None:
         if name not in _repeated:
             _repeated.add(name)
             requests, changed = _settings_of[key]
-            _set_again(requests)
+            for request in requests:
+                _set_again(request)
             for setting, (before, after) in changed.items():
                 library = sys.modules[setting.library]
                 setting.write(library, _again(before, after, setting.read(library)))
