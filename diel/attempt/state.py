@@ -20,6 +20,7 @@ from hashlib import blake2b
 from importlib.util import resolve_name
 from itertools import accumulate
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from diel.attempt.import_meter import ImportMeter
@@ -102,7 +103,9 @@ def _write_log(logging: Any, state: tuple[dict[str, _Logger], int, Any]) -> None
     logging.root.manager._clear_cache()
 
 
-_CONTEXTS = ("DefaultContext", "BasicContext", "ExtendedContext")
+def _contexts(decimal: Any) -> tuple[Any, ...]:
+    """Return the context that counts, and those that others begin with."""
+    return decimal.getcontext(), decimal.DefaultContext, decimal.BasicContext, decimal.ExtendedContext
 
 
 _DEVICES = ("cpu", "cuda")
@@ -153,11 +156,6 @@ def _write_pandas(it: Any, state: dict[str, Any]) -> None:
                 config.set_option(name, then)
 
 
-def _drawn(it: Any) -> dict[str, Any]:
-    """Return how matplotlib draws; its backend is chosen once."""
-    return {name: value for name, value in dict.items(it.rcParams) if name != "backend"}
-
-
 _ABSENT = object()
 
 
@@ -175,11 +173,19 @@ def _access(word: str) -> tuple[Callable[[Any], Any], Callable[[Any, Any], objec
 
     def write(it: Any, then: Any) -> None:
         own = holder(it) if "." in path else it
-        if is_contents:
-            getattr(own, name).clear()
-            (getattr(own, name).update if isinstance(then, dict) else getattr(own, name).extend)(then)
-        elif then is not _ABSENT:
-            getattr(own, writer)(then) if writer else setattr(own, name, then)
+        contents: Any = getattr(own, name, None)
+        if is_contents and isinstance(contents, list):
+            contents[:] = then
+        elif is_contents:
+            for key in contents.keys() - then.keys():
+                del contents[key]
+            contents.update(then)
+        elif writer:
+            then is _ABSENT or getattr(own, writer)(then)
+        elif then is _ABSENT:
+            vars(own).pop(name, None)
+        else:
+            setattr(own, name, then)
 
     return read, write
 
@@ -198,40 +204,6 @@ def _named(line: str) -> _Setting:
     return _Setting(library, lambda it: tuple([reader(it) for reader, _ in ways]), write)
 
 
-_NAMED = """
-sys stdin stdout stderr excepthook unraisablehook displayhook breakpointhook argv[]
-sys getrecursionlimit/setrecursionlimit get_int_max_str_digits/set_int_max_str_digits gettrace/settrace
-sys getprofile/setprofile getswitchinterval/setswitchinterval getdlopenflags/setdlopenflags
-socket getdefaulttimeout/setdefaulttimeout
-threading excepthook _trace_hook _profile_hook stack_size/stack_size
-logging raiseExceptions lastResort _loggerClass _levelToName[] _nameToLevel[]
-warnings showwarning formatwarning
-tempfile tempdir
-gc callbacks[]
-csv field_size_limit/field_size_limit
-json.encoder JSONEncoder.item_separator JSONEncoder.key_separator
-calendar firstweekday/setfirstweekday
-asyncio.events _event_loop_policy
-multiprocessing.context _default_context._actual_context
-numpy.random get_bit_generator/set_bit_generator
-torch get_default_dtype/set_default_dtype get_deterministic_debug_mode/set_deterministic_debug_mode
-torch is_grad_enabled/set_grad_enabled is_anomaly_enabled/set_anomaly_enabled
-torch backends.cuda.flash_sdp_enabled/enable_flash_sdp backends.cuda.math_sdp_enabled/enable_math_sdp
-torch backends.cuda.mem_efficient_sdp_enabled/enable_mem_efficient_sdp
-torch get_float32_matmul_precision/set_float32_matmul_precision
-torch backends.fp32_precision backends.cuda.matmul.fp32_precision backends.mkldnn.matmul.fp32_precision
-torch backends.cudnn.conv.fp32_precision backends.cudnn.rnn.fp32_precision
-torch backends.mkldnn.conv.fp32_precision backends.mkldnn.rnn.fp32_precision
-torch backends.cuda.matmul.allow_fp16_reduced_precision_reduction
-torch backends.cuda.matmul.allow_bf16_reduced_precision_reduction
-torch backends.cudnn.enabled backends.cudnn.benchmark backends.cudnn.deterministic backends.cudnn.allow_tf32
-torch backends.mkldnn.enabled backends.mkldnn.deterministic _tensor_str.PRINT_OPTS.__dict__[]
-torch distributions.Distribution._validate_args nn.modules.module._global_forward_hooks[]
-torch nn.modules.module._global_forward_pre_hooks[] nn.modules.module._global_backward_hooks[]
-xarray.core.options OPTIONS[]
-mpmath mp.prec mp.pretty
-sympy.core.parameters global_parameters.evaluate global_parameters.distribute
-"""
 _KEPT = (
     _Setting("sys", lambda _: mode_mask(), lambda _, mask: os.umask(mask)),
     _Setting("sys", lambda _: (*map(_signal.getsignal, _SIGNALS),), _handle),
@@ -247,13 +219,8 @@ _KEPT = (
     _Setting("ctypes", _floats, lambda it, modes: it.pythonapi.fesetenv(modes.to_bytes(64, "little"))),
     _Setting(
         "decimal",
-        lambda it: it.getcontext().__reduce__()[1],
-        lambda it, values: it.setcontext(it.Context(*values)),
-    ),
-    _Setting(
-        "decimal",
-        lambda it: tuple([getattr(it, name).__reduce__()[1] for name in _CONTEXTS]),
-        lambda it, all_: [getattr(it, name).__init__(*of) for name, of in zip(_CONTEXTS, all_, strict=True)],
+        lambda it: tuple([context.__reduce__()[1] for context in _contexts(it)]),
+        lambda it, all_: [one.__init__(*of) for one, of in zip(_contexts(it), all_, strict=True)],
     ),
     _Setting("logging", _log, _write_log),
     _Setting("gc", lambda it: it.isenabled(), lambda it, on: it.enable() if on else it.disable()),
@@ -265,18 +232,19 @@ _KEPT = (
             [*map(it.unregister_dialect, it.list_dialects()), *map(it.register_dialect, all_, all_.values())]
         ),
     ),
-    _Setting(
-        "sys",
-        lambda it: getattr(it, "tracebacklimit", None),
-        lambda it, most: setattr(it, "tracebacklimit", most),
-    ),
     _Setting("scipy.special", lambda it: it.geterr(), lambda it, ways: it.seterr(**ways)),
     _Setting("sklearn", lambda it: it.get_config(), lambda it, settings: it.set_config(**settings)),
     _Setting("pandas", lambda it: dict(_options(it._config.config._global_config)), _write_pandas),
-    _Setting("matplotlib", _drawn, lambda it, values: dict.update(it.rcParams, values)),
+    _Setting(
+        "matplotlib",
+        lambda it: {
+            name: value for name, value in dict.items(it.rcParams) if name != "backend"
+        },  # chosen once
+        lambda it, values: dict.update(it.rcParams, values),
+    ),
     _Setting("matplotlib.pyplot", lambda it: it.get_fignums(), lambda it, _: it.close("all")),
     _Setting("torch", _torch, _write_torch),
-    *map(_named, _NAMED.strip().splitlines()),
+    *map(_named, Path(__file__).with_name("settings.txt").read_text("ascii").splitlines()),
 )
 _LIBRARIES = {setting.library for setting in _KEPT}
 State = dict[int, Any]
@@ -295,15 +263,9 @@ def _note_loaded(name: str, library: Any) -> None:
                 _loaded[place] = library
 
 
-def _write_variables(it: Any, variables: Mapping[str, str]) -> None:
-    for name in it.environ.keys() - variables.keys():
-        del it.environ[name]
-    it.environ.update(variables)
-
-
 _OF_IMPORTS = (
-    _Setting("os", lambda it: dict(it.environ), _write_variables),
-    _Setting("sys", lambda it: it.path[:], lambda it, path: it.path.__setitem__(slice(None), path)),
+    _named("os environ[]"),
+    _named("sys path[]"),
     _Setting(
         "sys",
         lambda _: {var: value for var, value in copy_context().items() if var.name != "decimal_context"},
@@ -313,6 +275,8 @@ _OF_IMPORTS = (
 """What else an import may set: each task has its own anyway."""
 _SETTINGS = (*_KEPT, *_OF_IMPORTS)
 _File = tuple[object, ...]
+_Changed = Mapping[_Setting, tuple[Any, Any]]
+"""Settings before and after an import."""
 
 
 class Loaded(NamedTuple):
@@ -325,8 +289,8 @@ class Loaded(NamedTuple):
     path: list[str]
     imports: frozenset[str]
     """What its file imported: what that set is in the state, and the file may have set it otherwise."""
-    variables: tuple[dict[str, str], dict[str, str]]
-    """The process's variables before and after its import."""
+    changed: _Changed
+    """The process's variables, if its import set any."""
 
     def call(self, key: str, places: Sequence[Any], named: Mapping[str, Any]) -> Any:
         """Call it, and put back what it changed. `key` begins the generators of random numbers."""
@@ -344,9 +308,7 @@ class Loaded(NamedTuple):
         # All calls share the object that decimal keeps in this context, and a function may change it.
         if self.state is not _before[0] or _modules != [len(sys.modules)] or "decimal" in sys.modules:
             _put_back(self.state)
-        before, after = self.variables
-        if before != after:
-            _write_variables(os, _again(before, after, dict(os.environ)))
+        _repeat(self.changed)
         _seed(key)
         _importer.append(self.file)
         _repeated.update(self.imports)
@@ -381,14 +343,15 @@ def load(module: Module) -> Loaded:
     if file not in _imported:
         _seed(module.digest)
         sys.path[:] = [at for at in sys.path if at in {*_path, *map(str, module.importer.folders)}]
-        context, variables = copy_context(), dict(os.environ)
+        context, variables = copy_context(), _OF_IMPORTS[0].read(os)
         _importer.append(file)
         try:
             context.run(load_function, module)
             state = context.run(_read)
             state = state if any(_changes(_before[0], state)) else _before[0]
-            both = variables, dict(os.environ)
-            _imported[file] = state, context, sys.path[:], frozenset(_repeated), both
+            now = _OF_IMPORTS[0].read(os)
+            changed = {_OF_IMPORTS[0]: (variables, now)} if now != variables else {}
+            _imported[file] = state, context, sys.path[:], frozenset(_repeated), changed
         finally:
             _importer.clear()
             _repeated.clear()
@@ -470,13 +433,10 @@ def _draw_from(states: Mapping[str, Any]) -> None:
 
 
 _import, _import_module = builtins.__import__, _bootstrap._gcd_import
-_settings_of: dict[tuple[_File | None, str], tuple[set[str], dict[_Setting, tuple[Any, Any]]]] = {}
-"""Of a module, a library's or one of the user's own files for one importer: what its import asked for that
-was set already, and what it set: each setting before and after it."""
+_settings_of: dict[tuple[_File | None, str], _Changed] = {}
+"""What the import of a module set, a library's or one of the user's own files for one importer."""
 _repeated: set[str] = set()
 """The imports whose settings are set: by the file of the running function, or once for this call."""
-_requests: list[set[str]] = []
-"""What each of the imports that go on asked for that was set already."""
 
 
 def _read_all(without: str) -> State:
@@ -488,7 +448,6 @@ def _before_import(name: str, by_user: bool) -> tuple[State, dict[str, Any]] | N
     """Read the state before an import that a user's file asks for, and those of generators."""
     if not (_importer and by_user):
         return None
-    _requests.append(set())
     drawn = {of: read() for of, (_, read, _) in _generators().items()}
     return _read_all(name.partition(".")[0]), drawn
 
@@ -497,7 +456,6 @@ def _after_import(name: str, module: Any, before: tuple[State, dict[str, Any]] |
     """Put back the generators that an import drew from, or seeded; note what else it set. An import executes
     its file once in a process. What it set is set again for each later task, and each later file, that
     imports it. One that raised, which has no `module`, is executed each time."""
-    requests = set() if before is None else _requests.pop()
     if before is not None and _importer:
         _draw_from(before[1])
     if module is None:
@@ -513,8 +471,8 @@ def _after_import(name: str, module: Any, before: tuple[State, dict[str, Any]] |
         return
     now = _read_all(name.partition(".")[0])
     changed = {_SETTINGS[place]: (was, now[place]) for place, was in _changes(before[0], now)}
-    if changed or requests:
-        _settings_of[_owner(module), name] = requests, changed
+    if changed:
+        _settings_of[_owner(module), name] = changed
         _repeated.add(name)
         builtins.__import__, _bootstrap._gcd_import = _import_again, _import_module_again
 
@@ -545,19 +503,15 @@ def _import_module_again(name: str, package: Any = None, level: int = 0) -> Any:
 def _set_again(whole: str, children: Sequence[str] = ()) -> None:
     """Set what the imports of a module, the packages above it and its children set, each once in a task."""
     for name in (*accumulate(whole.split("."), "{}.{}".format), *(f"{whole}.{child}" for child in children)):
-        key = _owner(sys.modules.get(name)), name
-        if key not in _settings_of:
-            continue
-        for requests in _requests:
-            requests.add(name)
-        if name not in _repeated:
+        if name not in _repeated and (changed := _settings_of.get((_owner(sys.modules.get(name)), name))):
             _repeated.add(name)
-            requests, changed = _settings_of[key]
-            for request in requests:
-                _set_again(request)
-            for setting, (before, after) in changed.items():
-                library = sys.modules[setting.library]
-                setting.write(library, _again(before, after, setting.read(library)))
+            _repeat(changed)
+
+
+def _repeat(changed: _Changed) -> None:
+    for setting, (before, after) in changed.items():
+        library = sys.modules[setting.library]
+        setting.write(library, _again(before, after, setting.read(library)))
 
 
 def _again(before: Any, after: Any, now: Any) -> Any:
