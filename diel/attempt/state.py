@@ -13,13 +13,14 @@ import socket  # noqa: F401
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import Context, copy_context
 from hashlib import blake2b
 from importlib.util import resolve_name
 from itertools import accumulate
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from diel.attempt.import_meter import ImportMeter
@@ -102,36 +103,25 @@ def _write_log(logging: Any, state: tuple[dict[str, _Logger], int, Any]) -> None
     logging.root.manager._clear_cache()
 
 
-_CONTEXTS = ("DefaultContext", "BasicContext", "ExtendedContext")
-
-
-def _write_dialects(it: Any, dialects: Mapping[str, Any]) -> None:
-    for name in it.list_dialects():
-        it.unregister_dialect(name)
-    for name, dialect in dialects.items():
-        it.register_dialect(name, dialect)
+def _contexts(decimal: Any) -> tuple[Any, ...]:
+    """Return the context that counts, and those that others begin with."""
+    return decimal.getcontext(), decimal.DefaultContext, decimal.BasicContext, decimal.ExtendedContext
 
 
 _DEVICES = ("cpu", "cuda")
 
 
 def _torch(torch: Any) -> tuple[Any, ...]:
-    """Return its device, its threads unless they are the task's own, the precision of products unless it is
-    set in torch's newer way, and autocast."""
-    threads, precision = torch.get_num_threads(), None
-    with suppress(RuntimeError):
-        precision = torch.get_float32_matmul_precision()
-    own = str(threads) == os.environ.get("OMP_NUM_THREADS")
+    """Return its device, its threads unless they are the task's own, and autocast."""
+    device, threads = str(torch.get_default_device()), torch.get_num_threads()
     casts = tuple([(torch.is_autocast_enabled(on), torch.get_autocast_dtype(on)) for on in _DEVICES])
-    return str(torch.get_default_device()), None if own else threads, precision, casts
+    return device, None if str(threads) == os.environ.get("OMP_NUM_THREADS") else threads, casts
 
 
 def _write_torch(torch: Any, state: tuple[Any, ...]) -> None:
-    device, threads, precision, casts = state
+    device, threads, casts = state
     torch.set_default_device(None if device == "cpu" else device)
     torch.set_num_threads(threads or int(os.environ.get("OMP_NUM_THREADS") or 1))
-    if precision is not None:
-        torch.set_float32_matmul_precision(precision)
     for on, (is_enabled, dtype) in zip(_DEVICES, casts, strict=True):
         torch.set_autocast_enabled(on, is_enabled)
         torch.set_autocast_dtype(on, dtype)
@@ -166,90 +156,54 @@ def _write_pandas(it: Any, state: dict[str, Any]) -> None:
                 config.set_option(name, then)
 
 
-def _drawn(it: Any) -> dict[str, Any]:
-    """Return how matplotlib draws; its backend is chosen once."""
-    return {name: value for name, value in dict.items(it.rcParams) if name != "backend"}
+_ABSENT = object()
 
 
 def _access(word: str) -> tuple[Callable[[Any], Any], Callable[[Any, Any], object]]:
-    name, _, writer = word.strip("[]").partition("/")
+    path, _, writer = word.strip("[]").partition("/")
+    find, holder = attrgetter(path), attrgetter(path.rpartition(".")[0] or "__class__")
+    name, is_contents = path.rpartition(".")[2], word[-1] == "]"
 
     def read(it: Any) -> Any:
         try:
-            value = getattr(it, name)
+            value = find(it)
+            return value() if writer else value.copy() if is_contents else value
         except (AttributeError, RuntimeError):  # another version, or torch's precision in its newer way
-            return None
-        return value() if writer else value.copy() if word[-1] == "]" else value
+            return _ABSENT
 
     def write(it: Any, then: Any) -> None:
-        if word[-1] == "]":
-            contents = getattr(it, name)
-            contents.clear()
-            contents.update(then) if isinstance(contents, dict) else contents.extend(then)
+        own = holder(it) if "." in path else it
+        contents: Any = getattr(own, name, None)
+        if is_contents and isinstance(contents, list):
+            contents[:] = then
+        elif is_contents:
+            for key in contents.keys() - then.keys():
+                del contents[key]
+            contents.update(then)
         elif writer:
-            getattr(it, writer)(then)
+            then is _ABSENT or getattr(own, writer)(then)
+        elif then is _ABSENT:
+            vars(own).pop(name, None)
         else:
-            setattr(it, name, then)
+            setattr(own, name, then)
 
     return read, write
 
 
 def _named(line: str) -> _Setting:
-    """Return what a library, or an object in it, keeps: attributes, what is in `lists[]` and dictionaries,
-    and what one function reads and `read/write` another one writes."""
-    place, *words = line.split()
-    library, _, path = place.partition(":")
-    holder = attrgetter(path) if path else lambda it: it
+    """Return what a library keeps: attributes, what is in `lists[]` and dictionaries, and what one function
+    reads and `read/write` another one writes."""
+    library, *words = line.split()
     ways = [*map(_access, words)]
 
     def write(it: Any, values: Sequence[Any]) -> None:
-        own = holder(it)
         for (reader, writer), then in zip(ways, values, strict=True):
-            if reader(own) != then:
-                writer(own, then)
+            if reader(it) != then:
+                writer(it, then)
 
-    return _Setting(
-        library, lambda it: tuple([reader(own) for own in [holder(it)] for reader, _ in ways]), write
-    )
+    return _Setting(library, lambda it: tuple([reader(it) for reader, _ in ways]), write)
 
 
-_NAMED = """
-sys stdin stdout stderr excepthook unraisablehook displayhook breakpointhook tracebacklimit argv[]
-sys getrecursionlimit/setrecursionlimit get_int_max_str_digits/set_int_max_str_digits gettrace/settrace
-sys getprofile/setprofile getswitchinterval/setswitchinterval getdlopenflags/setdlopenflags
-socket getdefaulttimeout/setdefaulttimeout
-threading excepthook _trace_hook _profile_hook stack_size/stack_size
-logging raiseExceptions lastResort _loggerClass _levelToName[] _nameToLevel[]
-warnings showwarning formatwarning
-tempfile tempdir
-gc callbacks[]
-csv field_size_limit/field_size_limit
-json.encoder:JSONEncoder item_separator key_separator
-calendar firstweekday/setfirstweekday
-asyncio.events _event_loop_policy
-multiprocessing.context:_default_context _actual_context
-numpy.random get_bit_generator/set_bit_generator
-torch get_default_dtype/set_default_dtype get_deterministic_debug_mode/set_deterministic_debug_mode
-torch is_grad_enabled/set_grad_enabled is_anomaly_enabled/set_anomaly_enabled
-torch:backends.cuda flash_sdp_enabled/enable_flash_sdp mem_efficient_sdp_enabled/enable_mem_efficient_sdp
-torch:backends.cuda math_sdp_enabled/enable_math_sdp cudnn_sdp_enabled/enable_cudnn_sdp
-torch:backends fp32_precision
-torch:backends.cuda.matmul fp32_precision
-torch:backends.cudnn.conv fp32_precision
-torch:backends.cudnn.rnn fp32_precision
-torch:backends.mkldnn.matmul fp32_precision
-torch:backends.mkldnn.conv fp32_precision
-torch:backends.mkldnn.rnn fp32_precision
-torch:backends.cuda.matmul allow_fp16_reduced_precision_reduction allow_bf16_reduced_precision_reduction
-torch:backends.cudnn enabled benchmark deterministic allow_tf32
-torch:backends.mkldnn enabled deterministic
-torch:distributions.Distribution _validate_args
-torch:_tensor_str.PRINT_OPTS __dict__[]
-torch:nn.modules.module _global_forward_hooks[] _global_forward_pre_hooks[] _global_backward_hooks[]
-xarray.core.options OPTIONS[]
-mpmath:mp prec pretty
-sympy.core.parameters:global_parameters evaluate distribute exp_is_pow
-"""
 _KEPT = (
     _Setting("sys", lambda _: mode_mask(), lambda _, mask: os.umask(mask)),
     _Setting("sys", lambda _: (*map(_signal.getsignal, _SIGNALS),), _handle),
@@ -265,25 +219,32 @@ _KEPT = (
     _Setting("ctypes", _floats, lambda it, modes: it.pythonapi.fesetenv(modes.to_bytes(64, "little"))),
     _Setting(
         "decimal",
-        lambda it: it.getcontext().__reduce__()[1],
-        lambda it, values: it.setcontext(it.Context(*values)),
-    ),
-    _Setting(
-        "decimal",
-        lambda it: tuple([getattr(it, name).__reduce__()[1] for name in _CONTEXTS]),
-        lambda it, all_: [getattr(it, name).__init__(*of) for name, of in zip(_CONTEXTS, all_, strict=True)],
+        lambda it: tuple([context.__reduce__()[1] for context in _contexts(it)]),
+        lambda it, all_: [one.__init__(*of) for one, of in zip(_contexts(it), all_, strict=True)],
     ),
     _Setting("logging", _log, _write_log),
     _Setting("gc", lambda it: it.isenabled(), lambda it, on: it.enable() if on else it.disable()),
     _Setting("gc", lambda it: it.get_threshold(), lambda it, sizes: it.set_threshold(*sizes)),
-    _Setting("csv", lambda it: {name: it.get_dialect(name) for name in it.list_dialects()}, _write_dialects),
+    _Setting(
+        "csv",
+        lambda it: {name: it.get_dialect(name) for name in it.list_dialects()},
+        lambda it, all_: (
+            [*map(it.unregister_dialect, it.list_dialects()), *map(it.register_dialect, all_, all_.values())]
+        ),
+    ),
     _Setting("scipy.special", lambda it: it.geterr(), lambda it, ways: it.seterr(**ways)),
     _Setting("sklearn", lambda it: it.get_config(), lambda it, settings: it.set_config(**settings)),
     _Setting("pandas", lambda it: dict(_options(it._config.config._global_config)), _write_pandas),
-    _Setting("matplotlib", _drawn, lambda it, values: dict.update(it.rcParams, values)),
+    _Setting(
+        "matplotlib",
+        lambda it: {
+            name: value for name, value in dict.items(it.rcParams) if name != "backend"
+        },  # chosen once
+        lambda it, values: dict.update(it.rcParams, values),
+    ),
     _Setting("matplotlib.pyplot", lambda it: it.get_fignums(), lambda it, _: it.close("all")),
     _Setting("torch", _torch, _write_torch),
-    *map(_named, _NAMED.strip().splitlines()),
+    *map(_named, Path(__file__).with_name("settings.txt").read_text("ascii").splitlines()),
 )
 _LIBRARIES = {setting.library for setting in _KEPT}
 State = dict[int, Any]
@@ -302,15 +263,9 @@ def _note_loaded(name: str, library: Any) -> None:
                 _loaded[place] = library
 
 
-def _write_variables(it: Any, variables: Mapping[str, str]) -> None:
-    for name in it.environ.keys() - variables.keys():
-        del it.environ[name]
-    it.environ.update(variables)
-
-
 _OF_IMPORTS = (
-    _Setting("os", lambda it: dict(it.environ), _write_variables),
-    _Setting("sys", lambda it: it.path[:], lambda it, path: it.path.__setitem__(slice(None), path)),
+    _named("os environ[]"),
+    _named("sys path[]"),
     _Setting(
         "sys",
         lambda _: {var: value for var, value in copy_context().items() if var.name != "decimal_context"},
@@ -320,6 +275,8 @@ _OF_IMPORTS = (
 """What else an import may set: each task has its own anyway."""
 _SETTINGS = (*_KEPT, *_OF_IMPORTS)
 _File = tuple[object, ...]
+_Changed = Mapping[_Setting, tuple[Any, Any]]
+"""Settings before and after an import."""
 
 
 class Loaded(NamedTuple):
@@ -332,8 +289,8 @@ class Loaded(NamedTuple):
     path: list[str]
     imports: frozenset[str]
     """What its file imported: what that set is in the state, and the file may have set it otherwise."""
-    variables: tuple[dict[str, str], dict[str, str]]
-    """The process's variables before and after its import."""
+    changed: _Changed
+    """The process's variables, if its import set any."""
 
     def call(self, key: str, places: Sequence[Any], named: Mapping[str, Any]) -> Any:
         """Call it, and put back what it changed. `key` begins the generators of random numbers."""
@@ -351,9 +308,7 @@ class Loaded(NamedTuple):
         # All calls share the object that decimal keeps in this context, and a function may change it.
         if self.state is not _before[0] or _modules != [len(sys.modules)] or "decimal" in sys.modules:
             _put_back(self.state)
-        before, after = self.variables
-        if before != after:
-            _write_variables(os, _again(before, after, dict(os.environ)))
+        _repeat(self.changed)
         _seed(key)
         _importer.append(self.file)
         _repeated.update(self.imports)
@@ -388,14 +343,15 @@ def load(module: Module) -> Loaded:
     if file not in _imported:
         _seed(module.digest)
         sys.path[:] = [at for at in sys.path if at in {*_path, *map(str, module.importer.folders)}]
-        context, variables = copy_context(), dict(os.environ)
+        context, variables = copy_context(), _OF_IMPORTS[0].read(os)
         _importer.append(file)
         try:
             context.run(load_function, module)
             state = context.run(_read)
             state = state if any(_changes(_before[0], state)) else _before[0]
-            both = variables, dict(os.environ)
-            _imported[file] = state, context, sys.path[:], frozenset(_repeated), both
+            now = _OF_IMPORTS[0].read(os)
+            changed = {_OF_IMPORTS[0]: (variables, now)} if now != variables else {}
+            _imported[file] = state, context, sys.path[:], frozenset(_repeated), changed
         finally:
             _importer.clear()
             _repeated.clear()
@@ -477,13 +433,10 @@ def _draw_from(states: Mapping[str, Any]) -> None:
 
 
 _import, _import_module = builtins.__import__, _bootstrap._gcd_import
-_settings_of: dict[tuple[_File | None, str], tuple[set[str], dict[_Setting, tuple[Any, Any]]]] = {}
-"""Of a module, a library's or one of the user's own files for one importer: what its import asked for that
-was set already, and what it set: each setting before and after it."""
+_settings_of: dict[tuple[_File | None, str], _Changed] = {}
+"""What the import of a module set, a library's or one of the user's own files for one importer."""
 _repeated: set[str] = set()
 """The imports whose settings are set: by the file of the running function, or once for this call."""
-_requests: list[set[str]] = []
-"""What each of the imports that go on asked for that was set already."""
 
 
 def _read_all(without: str) -> State:
@@ -495,7 +448,6 @@ def _before_import(name: str, by_user: bool) -> tuple[State, dict[str, Any]] | N
     """Read the state before an import that a user's file asks for, and those of generators."""
     if not (_importer and by_user):
         return None
-    _requests.append(set())
     drawn = {of: read() for of, (_, read, _) in _generators().items()}
     return _read_all(name.partition(".")[0]), drawn
 
@@ -504,7 +456,6 @@ def _after_import(name: str, module: Any, before: tuple[State, dict[str, Any]] |
     """Put back the generators that an import drew from, or seeded; note what else it set. An import executes
     its file once in a process. What it set is set again for each later task, and each later file, that
     imports it. One that raised, which has no `module`, is executed each time."""
-    requests = set() if before is None else _requests.pop()
     if before is not None and _importer:
         _draw_from(before[1])
     if module is None:
@@ -520,8 +471,8 @@ def _after_import(name: str, module: Any, before: tuple[State, dict[str, Any]] |
         return
     now = _read_all(name.partition(".")[0])
     changed = {_SETTINGS[place]: (was, now[place]) for place, was in _changes(before[0], now)}
-    if changed or requests:
-        _settings_of[_owner(module), name] = requests, changed
+    if changed:
+        _settings_of[_owner(module), name] = changed
         _repeated.add(name)
         builtins.__import__, _bootstrap._gcd_import = _import_again, _import_module_again
 
@@ -537,10 +488,7 @@ def _import_again(
     module = _import(name, globals, locals, fromlist, level)
     if _importer:
         package = (globals or {}).get("__package__") or ""
-        whole = resolve_name("." * level + name, package) if level and package else name
-        _set_again(
-            (*accumulate(whole.split("."), "{}.{}".format), *(f"{whole}.{of}" for of in fromlist or ()))
-        )
+        _set_again(resolve_name("." * level + name, package) if level and package else name, fromlist or ())
     return module
 
 
@@ -548,26 +496,22 @@ def _import_module_again(name: str, package: Any = None, level: int = 0) -> Any:
     """Import as `importlib.import_module` does, which does not ask `__import__`."""
     module = _import_module(name, package, level)
     if _importer:
-        whole = resolve_name("." * level + name, package) if level else name
-        _set_again(accumulate(whole.split("."), "{}.{}".format))
+        _set_again(resolve_name("." * level + name, package) if level else name)
     return module
 
 
-def _set_again(imports: Iterable[str]) -> None:
-    """Set what the imports of some modules set that are loaded, each once in a task."""
-    for name in imports:
-        key = _owner(sys.modules.get(name)), name
-        if key not in _settings_of:
-            continue
-        for requests in _requests:
-            requests.add(name)
-        if name not in _repeated:
+def _set_again(whole: str, children: Sequence[str] = ()) -> None:
+    """Set what the imports of a module, the packages above it and its children set, each once in a task."""
+    for name in (*accumulate(whole.split("."), "{}.{}".format), *(f"{whole}.{child}" for child in children)):
+        if name not in _repeated and (changed := _settings_of.get((_owner(sys.modules.get(name)), name))):
             _repeated.add(name)
-            requests, changed = _settings_of[key]
-            _set_again(requests)
-            for setting, (before, after) in changed.items():
-                library = sys.modules[setting.library]
-                setting.write(library, _again(before, after, setting.read(library)))
+            _repeat(changed)
+
+
+def _repeat(changed: _Changed) -> None:
+    for setting, (before, after) in changed.items():
+        library = sys.modules[setting.library]
+        setting.write(library, _again(before, after, setting.read(library)))
 
 
 def _again(before: Any, after: Any, now: Any) -> Any:

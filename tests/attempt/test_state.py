@@ -436,15 +436,10 @@ def through(i: int) -> dict:
     return look()
 
 
-def both(i: int) -> dict:
-    import helpers.sets, helpers.user
-    return look()
-
-
 def never(i: int) -> dict:
     return look()
 """
-WAYS = ("plain", "part", "called", "relative", "low", "below", "both", "through")
+WAYS = ("plain", "part", "called", "relative", "low", "below", "through")
 
 
 def test_what_an_import_sets_holds_in_each_way_in_which_a_function_asks_for_it(project: Project) -> None:
