@@ -147,9 +147,6 @@ def _write_pandas(it: Any, state: dict[str, Any]) -> None:
             config.set_option(name, then)
 
 
-_ABSENT = object()
-
-
 def _access(word: str) -> tuple[Callable[[Any], Any], Callable[[Any, Any], object]]:
     path, _, writer = word.strip("[]").partition("/")
     find, holder = attrgetter(path), attrgetter(path.rpartition(".")[0] or "__class__")
@@ -160,7 +157,7 @@ def _access(word: str) -> tuple[Callable[[Any], Any], Callable[[Any, Any], objec
             value = find(it)
             return value() if writer else value.copy() if is_contents else value
         except (AttributeError, RuntimeError):  # another version, or torch's precision in its newer way
-            return _ABSENT
+            return ...
 
     def write(it: Any, then: Any) -> None:
         own = holder(it) if "." in path else it
@@ -172,8 +169,8 @@ def _access(word: str) -> tuple[Callable[[Any], Any], Callable[[Any, Any], objec
                 del contents[key]
             contents.update(then)
         elif writer:
-            then is _ABSENT or getattr(own, writer)(then)
-        elif then is _ABSENT:
+            then is ... or getattr(own, writer)(then)
+        elif then is ...:
             vars(own).pop(name, None)
         else:
             setattr(own, name, then)
@@ -337,16 +334,14 @@ def load(module: Module) -> Loaded:
             _importer.clear()
             _repeated.clear()
             _put_back(_before[0])
-    loaded = Loaded(file, load_function(module), *_imported[file])
-    _latest.append((module, loaded))
-    return loaded
+    _latest.append((module, Loaded(file, load_function(module), *_imported[file])))
+    return _latest[0][1]
 
 
 def _library(name: str) -> Any:
     """Return a library that is loaded; None also while another thread still imports it."""
     module = sys.modules.get(name)
-    is_partial = getattr(getattr(module, "__spec__", None), "_initializing", False)
-    return None if is_partial else module
+    return None if getattr(getattr(module, "__spec__", None), "_initializing", False) else module
 
 
 def _read(without: str = "") -> State:
@@ -429,8 +424,7 @@ def _before_import(name: str, by_user: bool) -> tuple[State, dict[str, Any]] | N
     """Read the state before an import that a user's file asks for, and those of generators."""
     if not (_importer and by_user):
         return None
-    drawn = {of: read() for of, (_, read, _) in _generators().items()}
-    return _read_all(name.partition(".")[0]), drawn
+    return _read_all(name.partition(".")[0]), {of: read() for of, (_, read, _) in _generators().items()}
 
 
 def _after_import(name: str, module: Any, before: tuple[State, dict[str, Any]] | None) -> None:
@@ -451,8 +445,7 @@ def _after_import(name: str, module: Any, before: tuple[State, dict[str, Any]] |
     if before is None or not _importer:
         return
     now = _read_all(name.partition(".")[0])
-    changed = {_SETTINGS[place]: (was, now[place]) for place, was in _changes(before[0], now)}
-    if changed:
+    if changed := {_SETTINGS[place]: (was, now[place]) for place, was in _changes(before[0], now)}:
         _settings_of[_owner(module), name] = changed
         _repeated.add(name)
         builtins.__import__, _bootstrap._gcd_import = _import_again, _import_module_again
