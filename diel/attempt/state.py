@@ -9,7 +9,6 @@ import gc  # noqa: F401 - looked up among what is loaded
 import os
 import resource
 import signal
-import socket  # noqa: F401
 import sys
 import threading
 import warnings
@@ -79,7 +78,7 @@ def _logger(it: Any) -> _Logger:
     return it.level, it.handlers[:], it.filters[:], it.propagate, it.disabled
 
 
-def _log(logging: Any) -> tuple[dict[str, _Logger], int, Any]:
+def _log(logging: Any) -> tuple[dict[str, _Logger], int]:
     """Return all loggers that are not plain."""
     loggers = {"": _logger(logging.root)}
     for name, it in [*logging.root.manager.loggerDict.items()]:
@@ -87,10 +86,10 @@ def _log(logging: Any) -> tuple[dict[str, _Logger], int, Any]:
             it.level or it.handlers or it.filters or it.disabled or not it.propagate
         ):
             loggers[name] = _logger(it)
-    return loggers, logging.root.manager.disable, logging.getLogRecordFactory()
+    return loggers, logging.root.manager.disable
 
 
-def _write_log(logging: Any, state: tuple[dict[str, _Logger], int, Any]) -> None:
+def _write_log(logging: Any, state: tuple[dict[str, _Logger], int]) -> None:
     for name in _log(logging)[0].keys() | state[0]:
         logger = logging.getLogger(name)
         then = state[0].get(name) or _loggers.get(name, _PLAIN)
@@ -99,7 +98,6 @@ def _write_log(logging: Any, state: tuple[dict[str, _Logger], int, Any]) -> None
                 handler.close()
         logger.level, logger.handlers[:], logger.filters[:], logger.propagate, logger.disabled = then
     logging.root.manager.disable = state[1]
-    logging.setLogRecordFactory(state[2])
     logging.root.manager._clear_cache()
 
 
@@ -108,13 +106,10 @@ def _contexts(decimal: Any) -> tuple[Any, ...]:
     return decimal.getcontext(), decimal.DefaultContext, decimal.BasicContext, decimal.ExtendedContext
 
 
-_DEVICES = ("cpu", "cuda")
-
-
 def _torch(torch: Any) -> tuple[Any, ...]:
     """Return its device, its threads unless they are the task's own, and autocast."""
     device, threads = str(torch.get_default_device()), torch.get_num_threads()
-    casts = tuple([(torch.is_autocast_enabled(on), torch.get_autocast_dtype(on)) for on in _DEVICES])
+    casts = tuple([(torch.is_autocast_enabled(on), torch.get_autocast_dtype(on)) for on in ("cpu", "cuda")])
     return device, None if str(threads) == os.environ.get("OMP_NUM_THREADS") else threads, casts
 
 
@@ -122,16 +117,13 @@ def _write_torch(torch: Any, state: tuple[Any, ...]) -> None:
     device, threads, casts = state
     torch.set_default_device(None if device == "cpu" else device)
     torch.set_num_threads(threads or int(os.environ.get("OMP_NUM_THREADS") or 1))
-    for on, (is_enabled, dtype) in zip(_DEVICES, casts, strict=True):
+    for on, (is_enabled, dtype) in zip(("cpu", "cuda"), casts, strict=True):
         torch.set_autocast_enabled(on, is_enabled)
         torch.set_autocast_dtype(on, dtype)
 
 
-_OF_FLOATS = {
-    "x86_64": (2**16 - 1) | 0xFFFFFFC0 << 8 * 28,  # but for the flags of what was inexact
-    "aarch64": 2**32 - 1,
-}.get(os.uname().machine, 0)
-"""The bits of C's `fenv_t` that say how the processor computes with floats."""
+_OF_FLOATS = {"x86_64": 0xFFFFFFC0 << 8 * 28 | 0xFFFF, "aarch64": 0xFFFFFFFF}.get(os.uname().machine, 0)
+"""The bits of C's `fenv_t` that say how the processor computes, not what was inexact."""
 
 
 def _floats(ctypes: Any) -> int:
@@ -149,14 +141,10 @@ def _options(within: Mapping[str, Any], name: str = "") -> Iterator[tuple[str, A
 
 def _write_pandas(it: Any, state: dict[str, Any]) -> None:
     config = it._config.config
-    for name, now in _options(config._global_config):
-        if name in config._registered_options:
-            then = state.get(name, config._registered_options[name].defval)
-            if now != then:
-                config.set_option(name, then)
-
-
-_ABSENT = object()
+    for name, option in config._registered_options.items():
+        then = state.get(name, option.defval)
+        if config.get_option(name) != then:
+            config.set_option(name, then)
 
 
 def _access(word: str) -> tuple[Callable[[Any], Any], Callable[[Any, Any], object]]:
@@ -169,7 +157,7 @@ def _access(word: str) -> tuple[Callable[[Any], Any], Callable[[Any, Any], objec
             value = find(it)
             return value() if writer else value.copy() if is_contents else value
         except (AttributeError, RuntimeError):  # another version, or torch's precision in its newer way
-            return _ABSENT
+            return ...
 
     def write(it: Any, then: Any) -> None:
         own = holder(it) if "." in path else it
@@ -181,8 +169,8 @@ def _access(word: str) -> tuple[Callable[[Any], Any], Callable[[Any, Any], objec
                 del contents[key]
             contents.update(then)
         elif writer:
-            then is _ABSENT or getattr(own, writer)(then)
-        elif then is _ABSENT:
+            then is ... or getattr(own, writer)(then)
+        elif then is ...:
             vars(own).pop(name, None)
         else:
             setattr(own, name, then)
@@ -225,21 +213,12 @@ _KEPT = (
     _Setting("logging", _log, _write_log),
     _Setting("gc", lambda it: it.isenabled(), lambda it, on: it.enable() if on else it.disable()),
     _Setting("gc", lambda it: it.get_threshold(), lambda it, sizes: it.set_threshold(*sizes)),
-    _Setting(
-        "csv",
-        lambda it: {name: it.get_dialect(name) for name in it.list_dialects()},
-        lambda it, all_: (
-            [*map(it.unregister_dialect, it.list_dialects()), *map(it.register_dialect, all_, all_.values())]
-        ),
-    ),
     _Setting("scipy.special", lambda it: it.geterr(), lambda it, ways: it.seterr(**ways)),
     _Setting("sklearn", lambda it: it.get_config(), lambda it, settings: it.set_config(**settings)),
     _Setting("pandas", lambda it: dict(_options(it._config.config._global_config)), _write_pandas),
     _Setting(
         "matplotlib",
-        lambda it: {
-            name: value for name, value in dict.items(it.rcParams) if name != "backend"
-        },  # chosen once
+        lambda it: {key: value for key, value in dict.items(it.rcParams) if key != "backend"},
         lambda it, values: dict.update(it.rcParams, values),
     ),
     _Setting("matplotlib.pyplot", lambda it: it.get_fignums(), lambda it, _: it.close("all")),
@@ -247,8 +226,7 @@ _KEPT = (
     *map(_named, Path(__file__).with_name("settings.txt").read_text("ascii").splitlines()),
 )
 _LIBRARIES = {setting.library for setting in _KEPT}
-State = dict[int, Any]
-"""By place in `_SETTINGS`."""
+State = dict[int, Any]  # by place in `_SETTINGS`
 _loaded: dict[int, Any] = {}
 """The library of each setting, once it is loaded."""
 _first: State = {}
@@ -356,16 +334,14 @@ def load(module: Module) -> Loaded:
             _importer.clear()
             _repeated.clear()
             _put_back(_before[0])
-    loaded = Loaded(file, load_function(module), *_imported[file])
-    _latest.append((module, loaded))
-    return loaded
+    _latest.append((module, Loaded(file, load_function(module), *_imported[file])))
+    return _latest[0][1]
 
 
 def _library(name: str) -> Any:
     """Return a library that is loaded; None also while another thread still imports it."""
     module = sys.modules.get(name)
-    is_partial = getattr(getattr(module, "__spec__", None), "_initializing", False)
-    return None if is_partial else module
+    return None if getattr(getattr(module, "__spec__", None), "_initializing", False) else module
 
 
 def _read(without: str = "") -> State:
@@ -448,8 +424,7 @@ def _before_import(name: str, by_user: bool) -> tuple[State, dict[str, Any]] | N
     """Read the state before an import that a user's file asks for, and those of generators."""
     if not (_importer and by_user):
         return None
-    drawn = {of: read() for of, (_, read, _) in _generators().items()}
-    return _read_all(name.partition(".")[0]), drawn
+    return _read_all(name.partition(".")[0]), {of: read() for of, (_, read, _) in _generators().items()}
 
 
 def _after_import(name: str, module: Any, before: tuple[State, dict[str, Any]] | None) -> None:
@@ -470,15 +445,14 @@ def _after_import(name: str, module: Any, before: tuple[State, dict[str, Any]] |
     if before is None or not _importer:
         return
     now = _read_all(name.partition(".")[0])
-    changed = {_SETTINGS[place]: (was, now[place]) for place, was in _changes(before[0], now)}
-    if changed:
+    if changed := {_SETTINGS[place]: (was, now[place]) for place, was in _changes(before[0], now)}:
         _settings_of[_owner(module), name] = changed
         _repeated.add(name)
         builtins.__import__, _bootstrap._gcd_import = _import_again, _import_module_again
 
 
 def _owner(module: Any) -> _File | None:
-    return _importer[0] if type(getattr(module, "__loader__", None)) is Loader else None
+    return _importer[0] if _importer and type(getattr(module, "__loader__", None)) is Loader else None
 
 
 def _import_again(
@@ -486,26 +460,25 @@ def _import_again(
 ) -> Any:
     """Import as Python does; set again what the import set when it was executed."""
     module = _import(name, globals, locals, fromlist, level)
-    if _importer:
-        package = (globals or {}).get("__package__") or ""
-        _set_again(resolve_name("." * level + name, package) if level and package else name, fromlist or ())
+    _set_again(name, (globals or {}).get("__package__"), level, fromlist or ())
     return module
 
 
-def _import_module_again(name: str, package: Any = None, level: int = 0) -> Any:
+def _import_module_again(name: str, package: str | None = None, level: int = 0) -> Any:
     """Import as `importlib.import_module` does, which does not ask `__import__`."""
     module = _import_module(name, package, level)
-    if _importer:
-        _set_again(resolve_name("." * level + name, package) if level else name)
+    _set_again(name, package, level)
     return module
 
 
-def _set_again(whole: str, children: Sequence[str] = ()) -> None:
+def _set_again(name: str, package: str | None, level: int, children: Sequence[str] = ()) -> None:
     """Set what the imports of a module, the packages above it and its children set, each once in a task."""
+    whole = resolve_name("." * level + name, package) if level and package else name
     for name in (*accumulate(whole.split("."), "{}.{}".format), *(f"{whole}.{child}" for child in children)):
-        if name not in _repeated and (changed := _settings_of.get((_owner(sys.modules.get(name)), name))):
+        key = _owner(sys.modules.get(name)), name
+        if _importer and name not in _repeated and key in _settings_of:
             _repeated.add(name)
-            _repeat(changed)
+            _repeat(_settings_of[key])
 
 
 def _repeat(changed: _Changed) -> None:
@@ -516,6 +489,8 @@ def _repeat(changed: _Changed) -> None:
 
 def _again(before: Any, after: Any, now: Any) -> Any:
     """Return what is now, changed as `before` was to `after`: the rest is as the task set it."""
+    if after == before:
+        return now
     if now == before or not type(before) is type(after) is type(now):
         return after
     if type(now) is tuple and len(before) == len(after) == len(now):
@@ -525,12 +500,11 @@ def _again(before: Any, after: Any, now: Any) -> Any:
         rest = [part for part in now if part not in new and (part in after or part not in before)]
         return new + rest if after[: len(new)] == new else rest + new
     if type(now) is not dict:
-        return after if after != before else now
+        return after
     changed = {  # a logger that is not there is plain
         name: _again(before.get(name, _PLAIN), value, now.get(name, _PLAIN))
         for name, value in after.items()
-        if not (name in before and value == before[name])
         # A variable that was a default then may be one that this task's stage declares.
-        and not (name not in before and name in now and type(value) is str)
+        if before.get(name) != value and (name in before or name not in now or type(value) is not str)
     }
     return {name: now[name] for name in now if name in after or name not in before} | changed
