@@ -279,8 +279,7 @@ def _check_service_room(
 def _too_many_shapes(
     checked: Checked, site: Site, stages: Sequence[str], shapes: Mapping[str, Shape]
 ) -> Iterator[Problem]:
-    """Report a stage and its services that need too many blocks: each shape has its own, and a service's
-    block stays."""
+    """Report a stage and its services that need too many blocks: a service's block stays."""
     by_pool: dict[str, dict[str, None]] = {}
     for name in stages:
         by_pool.setdefault(shapes[name].pool, {})[shapes[name].label] = None

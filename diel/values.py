@@ -102,8 +102,7 @@ def is_not_zero(text: str) -> bool:
 
 
 def read_json(text: str | bytes) -> Any:
-    """Return a JSON value. Raise ValueError, also for a key that is there twice, a number beyond a double,
-    and text that UTF-8 cannot hold."""
+    """Return a JSON value. Raise ValueError, also for a key twice, too large a number, text beyond UTF-8."""
     value = json.loads(text, parse_float=read_float, object_pairs_hook=unique)
     if "\\u" in text if isinstance(text, str) else b"\\u" in text:  # only an escape can give half a character
         utf_8(value)
@@ -229,10 +228,8 @@ def format_size(size: float) -> str:
 
 
 def column_digits(columns: Sequence[Iterable[Any]], least: int = LEAST_DIGITS) -> list[int]:
-    """Return how many significant digits tell the numbers of each column from all others of the columns.
-
-    What is no finite number is passed over.
-    """
+    """Return how many significant digits tell the numbers of each column from all others of the columns. What
+    is no finite number is passed over."""
     owners: dict[float, set[int]] = {}
     for place, column in enumerate(columns):
         for value in column:

@@ -62,8 +62,7 @@ def _check_columns(what: str, path: str, content: dict[str, FileArray], contract
 
 
 def _check_units(what: str, content: Content, contract: Output) -> None:
-    """Compare the units that arrays and columns name with the promised ones; of one for all, not those of
-    coordinates."""
+    """Compare the units that arrays and columns name with the promised ones, but for coordinates."""
     arrays, units = {"": content} if isinstance(content, FileArray) else content, contract.units or {}
     axes = {axis for array in arrays.values() for axis in array.axes}
     for name, array in arrays.items():

@@ -28,8 +28,7 @@ class Staging(NamedTuple):
 
     local: "Local"
     each_node: tuple[str, ...] = ()
-    """The launcher's words that start a program once on each node of a task; empty if the worker's own node
-    is the task's."""
+    """The launcher's words that start a program once on each node of a task; empty on the node itself."""
     drains: tuple[str, ...] = ()
     """Outputs that are written on the node's disk, and copied to the run while the next task runs."""
 
@@ -177,8 +176,7 @@ class Bundle(NamedTuple):
 
 
 class BundleReport(NamedTuple):
-    """The report on a bundle. The records are in the worker's segment, at these offsets; tasks without one
-    were not begun."""
+    """The report on a bundle: its records, at offsets of the worker's segment; others were not begun."""
 
     segment: str
     end: int

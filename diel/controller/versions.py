@@ -59,8 +59,7 @@ def differences(paths: RunPaths, view: RunReader) -> list[ChangedSource]:
 
 
 def changed_texts(run: RunReader) -> Iterator[str]:
-    """Yield the workflow files of a run, included ones too, and those of `--params`, that have another text
-    by now."""
+    """Yield the workflow files of a run, included ones and those of `--params`, that changed."""
     own = run.run_file
     texts = {own.source: read_kept_workflow(run.paths), **own.included, **own.params_texts}
     for file, before in texts.items():
@@ -102,8 +101,10 @@ def _modules(plan: Plan, sources: SourceVersion) -> Iterator[ChangedSource]:
                 if path not in dict(plan.modules[stage].files):
                     digests.setdefault(path, "")
                     readers.setdefault(path, {})[stage] = None
+    stages = plan.workflow.stages.items()
+    asking = [name for name, stage in stages if not sources.modules.keys().isdisjoint(stage.services)]
     for path, data in sources.later():
-        digests[path], readers[path] = digest_of_bytes(data), dict.fromkeys(sources.modules)
+        digests[path], readers[path] = digest_of_bytes(data), dict.fromkeys((*sources.modules, *asking))
     for path, digest in digests.items():
         with suppress(OSError):  # of what is gone there is no other version: the run has its own
             if digest_of_bytes(Path(path).read_bytes()) != digest:

@@ -66,8 +66,7 @@ class Lazily(UserDict[str, Any]):
 
 
 class ExpressionError(HintedError):
-    """An expression that cannot be read or evaluated. `offset` counts the characters of the text before the
-    place of the error."""
+    """An expression that cannot be read or evaluated; `offset` counts the characters before the error."""
 
     def __init__(self, message: str, offset: int = 0, hint: str = "") -> None:
         super().__init__(message, hint)

@@ -134,8 +134,7 @@ def pointwise(
 
 
 def truth(value: Any) -> bool:
-    """Return whether a value counts as true. Raise Unfit for one that is true or false at each point, and
-    NullOperand for null."""
+    """Return whether a value is true. Raise Unfit for one true at some points alone, NullOperand for null."""
     if isinstance(value, Gathered):
         message = f"one truth is needed here, and this is a value for each point of {', '.join(value.axes)}"
         raise Unfit(message, "write all(...), any(...), or compare mean(...)")

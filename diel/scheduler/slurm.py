@@ -165,8 +165,7 @@ class Slurm(BatchScheduler):
 
 
 def parse_squeue(text: str) -> Iterator[tuple[str, str, JobStatus]]:
-    """Id, name and state of each job in squeue's answer. Raise SchedulerBusy for a line that is not a
-    job."""
+    """Id, name and state of each job in squeue's answer. Raise SchedulerBusy for other lines."""
     for line in text.splitlines():
         if not line.strip():
             continue

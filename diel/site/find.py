@@ -100,8 +100,7 @@ def _extended(source: Source, data: Data, base: str, folder: Path, chain: Paths)
 
 
 def detect() -> str:
-    """Return the generic site of the scheduler that answers here; `local` if none does. Raise UsageError if
-    several answer."""
+    """Return the generic site of the scheduler here, or `local`. Raise UsageError if several answer."""
     from diel.scheduler.scheduler import find_dialects  # here: few commands ask for it
 
     dialects = find_dialects()

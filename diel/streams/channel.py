@@ -276,8 +276,7 @@ class Channel:
             self._recent_bytes -= _memory(self._recent.popitem(last=False)[1])
 
     def spent(self) -> int:
-        """Return how many batches are in files that nobody needs: 0 if all is kept for replay. The newest
-        batch's file stays."""
+        """Return how many batches, but the newest, are in files that nobody needs: 0 if all are kept."""
         if self.replay or not self.groups or not self._files:
             return 0
         floors = [group.floor() for group in self.groups.values() if group.holds and not group.is_done]
