@@ -101,15 +101,15 @@ def _modules(plan: Plan, sources: SourceVersion) -> Iterator[ChangedSource]:
                 if path not in dict(plan.modules[stage].files):
                     digests.setdefault(path, "")
                     readers.setdefault(path, {})[stage] = None
-    stages = plan.workflow.stages.items()
-    asking = [name for name, stage in stages if not sources.modules.keys().isdisjoint(stage.services)]
     for path, data in sources.later():
-        digests[path], readers[path] = digest_of_bytes(data), dict.fromkeys((*sources.modules, *asking))
+        digests[path], readers[path] = digest_of_bytes(data), dict.fromkeys(sources.modules)
     for path, digest in digests.items():
         with suppress(OSError):  # of what is gone there is no other version: the run has its own
             if digest_of_bytes(Path(path).read_bytes()) != digest:
                 text = f"{path}: {'its content is another' if digest else 'it is new'}"
-                yield ChangedSource(text, dict.fromkeys(readers.get(path, ())))
+                own, stages = readers.get(path, {}), plan.workflow.stages.items()
+                asking = {name: None for name, stage in stages if not own.keys().isdisjoint(stage.services)}
+                yield ChangedSource(text, {**dict.fromkeys(own), **asking})
 
 
 def _files(plan: Plan, paths: RunPaths, view: RunReader) -> Iterator[ChangedSource]:
