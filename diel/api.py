@@ -109,8 +109,7 @@ def submit(
 
 
 def open_run(name: str | Path = "last", runs: str | Path | None = None) -> "Run":
-    """Return the run of this name; `last` is the newest, a workflow's name its newest, a path itself. Raise
-    UsageError where there is none."""
+    """Return the run of this name, of this path, or the newest: `last`, a workflow's. Raise UsageError."""
     return Run(find_run(runs_dir(_path(runs)), str(name)))
 
 

@@ -52,10 +52,8 @@ def csv_text(table: Listing) -> str:
 
 
 def write_parquet(table: Listing, path: Path) -> list[str]:
-    """Write a table as a Parquet file; return which columns became texts, and why.
-
-    Raise DielError where pyarrow is absent or the file cannot be written.
-    """
+    """Write a table as a Parquet file; return which columns became texts, and why. Raise DielError where
+    pyarrow is absent or the file cannot be written."""
     try:
         import pyarrow  # an extra, and slow to import: only when a file is wanted
         from pyarrow import parquet

@@ -41,9 +41,7 @@ class Table:
         cls, columns: Mapping[str, Sequence[float]], target: str, features: Sequence[str] | None = None
     ) -> "Table":
         """Return the table of lists by name, to predict the target from the features: all others if None.
-
-        Raise ValueError where columns are missing, differ in length, or hold something that is not finite.
-        """
+        Raise ValueError where columns are missing, differ in length, or hold something that is not finite."""
         names = _features(list(columns), target, features)
         lengths = {name: len(columns[name]) for name in (target, *names)}
         if len(set(lengths.values())) != 1:
@@ -74,9 +72,7 @@ class Table:
     @classmethod
     def from_files(cls, paths: Sequence[Path], target: str, features: Sequence[str] | None = None) -> "Table":
         """Return the table of CSV files with headers, one below the other, all with the columns of the first.
-
-        Raise ValueError without a file, for one that cannot be read, and for cells that are no numbers.
-        """
+        Raise ValueError without a file, for one that cannot be read, and for cells that are no numbers."""
         if not paths:
             raise ValueError("table: expected at least one file; found none")
         names, values = _read(paths[0], target, features)
@@ -430,9 +426,7 @@ class Model:
 
     def rows(self, columns: Mapping[str, Sequence[float]]) -> Floats:
         """Return rows of shape (rows, features) from lists of equal length by name; others are passed over.
-
-        Raise ValueError where a feature is missing or the lists differ in length.
-        """
+        Raise ValueError where a feature is missing or the lists differ in length."""
         missing = [name for name in self.features if name not in columns]
         if missing:
             names = ", ".join(columns) or "none"
@@ -444,10 +438,8 @@ class Model:
         return np.array(lists, dtype=float).T
 
     def predict(self, rows: Floats, batch: int | None = None) -> Floats:
-        """Return predictions of shape (rows,), float64, for rows of shape (rows, features).
-
-        batch: rows evaluated at a time, which bounds the memory; by default as many as are quick
-        """
+        """Return predictions of shape (rows,), float64, for rows of shape (rows, features). batch: rows
+        evaluated at a time, which bounds the memory; by default as many as are quick"""
         size = batch or CHUNK
         if len(rows) <= size:
             return self._evaluate(rows)
@@ -471,10 +463,8 @@ class Model:
 
 @dataclass(frozen=True)
 class Ensemble:
-    """One model or several that predict the same column from the same features.
-
-    Their mean is the prediction, their spread how far to trust it.
-    """
+    """One model or several that predict the same column from the same features. Their mean is the prediction,
+    their spread how far to trust it."""
 
     members: tuple[Model, ...]
 

@@ -239,10 +239,8 @@ def format_size(size: float) -> str:
 
 
 def column_digits(columns: Sequence[Iterable[Any]], least: int = LEAST_DIGITS) -> list[int]:
-    """Return how many significant digits tell the numbers of each column from all others of the columns.
-
-    What is no finite number is passed over.
-    """
+    """Return how many significant digits tell the numbers of each column from all others of the columns. What
+    is no finite number is passed over."""
     owners: dict[float, set[int]] = {}
     for place, column in enumerate(columns):
         for value in column:

@@ -190,3 +190,185 @@ def test_what_forks_and_other_ranks_execute_belongs_to_the_result(tmp_path: Path
             assert run.counts(stage) == {state: 1}
             assert run.values(stage, "v") == [10 * imported + script]
         assert not [*run.root.glob("tasks/*/*/.*"), *run.root.glob("sources/.*")]
+
+
+NAMED = """
+import os, subprocess, sys
+from pathlib import Path
+HERE = Path(__file__).parent
+
+
+def run() -> dict:
+    FIRST
+    return {"v": int(subprocess.run(WORDS, capture_output=True, check=True).stdout)}
+"""
+BY_NAME = {
+    "perl": ("part.pl", "print 1", '["perl", str(HERE / "part.pl")]'),
+    "awk": ("part.awk", "BEGIN { print 1 }", '["awk", "-f", str(HERE / "part.awk")]'),
+    "make": ("Rules", "all:\n\t@echo 1\n", '["make", "-s", f"--file={HERE}/Rules"]'),
+    "input": ("in.melt", "1\n", '["cat", os.path.relpath(HERE / "in.melt")]'),
+    "relative": ("part", "#!/bin/sh\necho 1\n", '[os.path.relpath(HERE / "part")]'),
+    "relative of Python": ("part.py", "print(1)\n", '[sys.executable, os.path.relpath(HERE / "part.py")]'),
+    "link": ("part", "#!/bin/sh\necho 1\n", '["./it"]'),
+    "link to a folder": ("part.py", "print(1)\n", '[sys.executable, "here/part.py"]'),
+}
+
+
+@pytest.mark.parametrize("way", BY_NAME)
+def test_what_a_process_is_told_to_read_belongs_to_the_result(tmp_path: Path, way: str) -> None:
+    name, text, words = BY_NAME[way]
+    links = f'os.symlink(HERE / "{name}", "it"); os.symlink(HERE, "here")'
+    project = Project(tmp_path).workflow('stages: {only: {module: "lab:run"}}')
+    (tmp_path / "lab.py").write_text(NAMED.replace("FIRST", links).replace("WORDS", words))
+    for value, state in [(1, "done"), (1, "cached"), (2, "done"), (2, "cached")]:
+        (tmp_path / name).write_text(text.replace("1", str(value)))
+        (tmp_path / name).chmod(0o755 if text[0] == "#" else 0o644)
+        run = project.run()
+        assert (run.counts("only"), run.values("only", "v")) == ({state: 1}, [value])
+
+
+def test_what_a_process_writes_is_no_source(tmp_path: Path) -> None:
+    project = Project(tmp_path).workflow('stages: {only: {module: "lab:run"}}')
+    words = '["sh", "-c", f"date +%N >> {HERE}/log; date > {HERE}/x; cp {HERE}/x {HERE}/copy; echo 1"]'
+    (tmp_path / "lab.py").write_text(NAMED.replace("FIRST", "pass").replace("WORDS", words))
+    for _ in range(3):
+        assert project.run("--no-cache").values("only", "v") == [1]
+
+
+SERVICE = """
+import os, runpy, subprocess, sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+import diel
+MODEL = str(Path(__file__).with_name("model.py"))
+
+
+def model() -> str:
+    WAY
+
+
+KEPT = model()
+
+
+@diel.module(kind="inference")
+def serve(context: diel.Context) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write((ANSWER).encode())
+
+        def log_message(self, *words):
+            pass
+
+    HTTPServer((context.service_host, context.service_port), Handler).serve_forever()
+
+"""
+ASKING = """
+from pathlib import Path
+import diel
+
+
+@diel.module(kind="inference")
+def ask(context: diel.Context) -> dict:
+    if (Path(__file__).parent / "broken").exists():
+        raise ValueError("broken")
+    return {"v": int(context.service("pot").get("/"))}
+"""
+ASK = """
+    stages:
+      pot: {module: "lab:serve", service: {shared_cores: true}}
+      first: {services: [pot], module: "asking:ask"}
+      edit: {after: [first], command: 'sh $DIEL_RUN_DIR/../../edit.sh'}
+      again: {services: [pot], after: [edit], module: "asking:ask"}
+      command:
+        services: [pot]
+        after: [edit]
+        command: printf '{"v":%s}' "$(curl -s $DIEL_SERVICE_POT_URL)" > "$DIEL_RESULT"
+        outputs: {v: {value: int}}
+"""
+BY_RUNPY = 'return str(runpy.run_path(MODEL)["V"])'
+BY_PROCESS = "return subprocess.check_output([sys.executable, MODEL], text=True).strip()"
+
+
+def service(folder: Path, way: str, answer: str) -> Project:
+    (folder / "lab.py").write_text(SERVICE.replace("WAY", way).replace("ANSWER", answer))
+    (folder / "asking.py").write_text(ASKING)
+    (folder / "model.py").write_text(source("model.py", 1))
+    (folder / "edit.sh").write_text("true\n")
+    return Project(folder).workflow(ASK)
+
+
+@pytest.mark.parametrize(("way", "answer"), [(BY_RUNPY, "KEPT"), (BY_PROCESS, "KEPT"), (BY_RUNPY, "model()")])
+def test_what_a_service_executes_in_place_belongs_to_its_answers(
+    tmp_path: Path, way: str, answer: str
+) -> None:
+    project = service(tmp_path, way, answer)
+    for value, state in [(1, "done"), (1, "cached"), (2, "done"), (2, "cached")]:
+        (tmp_path / "model.py").write_text(source("model.py", value))
+        run = project.run()
+        for stage in ("first", "again", "command"):
+            assert (run.counts(stage), run.values(stage, "v")) == ({state: 1}, [value])
+    (tmp_path / "edit.sh").write_text(f"echo V = 33 > {tmp_path}/model.py\n")
+    run = project.run("--no-cache", code=1)
+    assert run.values("first", "v") == [2]
+    for stage in ("again", "command"):
+        assert run.failure(stage)["class"] == "changed"
+        assert f"{tmp_path}/model.py was changed" in run.failure(stage)["message"]
+
+
+def test_an_edit_of_what_a_service_executed_is_told_at_resume(tmp_path: Path) -> None:
+    project = service(tmp_path, BY_RUNPY, "KEPT")
+    (tmp_path / "edit.sh").write_text(f"touch {tmp_path}/broken\n")
+    run = project.run(code=1)
+    (tmp_path / "broken").unlink()
+    (tmp_path / "edit.sh").write_text("true\n")
+    (tmp_path / "model.py").write_text(source("model.py", 2))
+    assert f"{tmp_path}/model.py" in project.diel("resume", run.id, code=2)
+    project.diel("resume", run.id, "--update")
+    for stage in ("first", "again", "command"):
+        assert run.records("done", stage)[-1]["values"]["v"] == 2
+
+
+NEIGHBOURS = """
+import multiprocessing, subprocess, sys
+from pathlib import Path
+HERE = Path(__file__).parent
+
+
+def tool() -> dict:
+    return {"v": int(subprocess.check_output([sys.executable, str(HERE / "part.py")]))}
+
+
+def spawn() -> dict:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return {"v": pool.apply(int, ["1"])}
+
+
+def calm() -> dict:
+    return {"v": 1}
+"""
+
+
+def test_what_a_task_executes_is_not_put_down_to_others_of_its_worker(tmp_path: Path) -> None:
+    project = (
+        Project(tmp_path)
+        .machine("one", 1)
+        .workflow("""
+        axes: {n: {range: 2}}
+        stages:
+          first: {module: "lab:tool"}
+          spawn: {module: "lab:spawn"}
+          edit: {after: [first, spawn], command: 'sh $DIEL_RUN_DIR/../../edit.sh'}
+          again: {over: [n], after: [edit], module: "lab:tool"}
+          beside: {over: [n], after: [edit], module: "lab:calm"}
+          calm: {over: [n], after: [edit], module: "calm:calm"}
+    """)
+    )
+    (tmp_path / "lab.py").write_text(NEIGHBOURS)
+    (tmp_path / "calm.py").write_text(NEIGHBOURS)
+    (tmp_path / "part.py").write_text(source("part.py", 1))
+    (tmp_path / "edit.sh").write_text(f"cd {tmp_path}; echo 'print(22)' > part.py; echo '#' >> calm.py\n")
+    run = project.run("--site", "one", code=1)
+    assert run.counts("again") == {"failed": 2}
+    assert run.values("beside", "v") == run.values("calm", "v") == [1, 1]

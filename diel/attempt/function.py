@@ -25,12 +25,13 @@ from diel.attempt.stream import class_of, close_streams
 from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.context import Context
 from diel.errors import DielError, Interrupted, ModuleError, Pruned
-from diel.modules.beside import changed_in_place, hidden_package
+from diel.modules.beside import begin_call, changed_in_place, hidden_package
 from diel.modules.catalogue import Module
 from diel.states import FailureClass
 
 _BUFFERED = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
 _OPEN = "is still open: close it, or write it in a `with`"
+EDITED = "was changed since the run began, and is executed from where it lies"
 _ARCHIVES = {"zipfile", "gzip", "bz2", "lzma", "tarfile"}
 CALL_FILE = ".call.pickle"
 RETURN_FILE = ".return.json"
@@ -43,6 +44,7 @@ def call(
     module = work.module
     assert module is not None
     worker = os.getpid()
+    begin_call(module.files)
     try:
         loaded = load(module)
     except DielError as error:
@@ -58,7 +60,8 @@ def call(
         finally:
             _stay_one(worker)
             left = end_left(str(context.task_dir))
-        _refuse_edited(module)
+        if path := changed_in_place():
+            raise Failure(FailureClass.CHANGED, f"{path} {EDITED}")
         if context.heard:  # it caught that: what it made is cut short, and must not be found in the cache
             raise Pruned(context.heard[0])
         good = True
@@ -83,20 +86,6 @@ def call(
     finally:
         if context.streams is not None:
             close_streams(context, good=good)
-
-
-_LOKY = "loky.backend.popen_loky_posix"
-_STARTERS = {"multiprocessing.popen_spawn_posix", "multiprocessing.popen_forkserver", _LOKY}
-_STARTERS.add(f"joblib.externals.{_LOKY}")
-"""Loaded once a process was started that imports for itself, from where files lie."""
-
-
-def _refuse_edited(module: Module) -> None:
-    """Raise Failure (`changed`) where a function, or its processes, may have executed another version."""
-    own = () if _STARTERS.isdisjoint(sys.modules) else (path for path, _ in module.files)
-    if path := changed_in_place(own):
-        message = f"{path} was changed since the run began, and the function executes it from where it lies"
-        raise Failure(FailureClass.CHANGED, message)
 
 
 def _stay_one(worker: int) -> None:

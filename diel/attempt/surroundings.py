@@ -191,10 +191,8 @@ def write_rendered(rendered: Iterable[Rendered], task_dir: str) -> None:
 def held_to_files(
     watched: Sequence[FirstLook], reads: Mapping[str, Any] | None, reader: str = "it"
 ) -> Iterator[None]:
-    """Compare what a task reads, or who answers it, before and after. Raise Changed.
-
-    Files that lie where their user has them are compared whatever else the task did.
-    """
+    """Compare what a task reads, or who answers it, before and after. Raise Changed. Files that lie where
+    their user has them are compared whatever else the task did."""
     files = ReadFiles(reads, watched, reader)
     files.begin()
     try:

@@ -70,9 +70,7 @@ class Times(NamedTuple):
 
     def is_slower(self, by: float) -> bool:
         """Return whether it is slower by more than this share for certain: all of the interval is above it.
-
-        Where too few tasks give none, medians decide that are apart by more than a machine's own delays.
-        """
+        Where too few tasks give none, medians decide that are apart by more than a machine's own delays."""
         if self.interval is not None:
             return self.interval[0] > 1 + by
         before, after = self.median

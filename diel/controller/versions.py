@@ -106,7 +106,9 @@ def _modules(plan: Plan, sources: SourceVersion) -> Iterator[ChangedSource]:
         with suppress(OSError):  # of what is gone there is no other version: the run has its own
             if digest_of_bytes(Path(path).read_bytes()) != digest:
                 text = f"{path}: {'its content is another' if digest else 'it is new'}"
-                yield ChangedSource(text, dict.fromkeys(readers.get(path, ())))
+                own, stages = readers.get(path, {}), plan.workflow.stages.items()
+                asking = {name: None for name, stage in stages if not own.keys().isdisjoint(stage.services)}
+                yield ChangedSource(text, {**dict.fromkeys(own), **asking})
 
 
 def _files(plan: Plan, paths: RunPaths, view: RunReader) -> Iterator[ChangedSource]:

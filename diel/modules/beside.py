@@ -32,14 +32,22 @@ _IMPORTERS = {"import_module", "__import__", "resolve_name", "run_module"}
 _EXECUTORS = _IMPORTERS | {"exec", "run_path", "spec_from_file_location", "SourceFileLoader"}
 """What may import or execute any file, but for a call of an importer with a name."""
 _STARTS = {"subprocess.Popen", "os.exec", "os.posix_spawn", "os.system"}
-_EVENTS = {"open", "exec", "compile", "ctypes.dlopen", *_STARTS}
-_SCRIPTS = (".py", ".sh", ".bash")
+_EVENTS = {"open", "exec", "compile", "ctypes.dlopen", "import", *_STARTS}
+_LOKY = "loky.backend.popen_loky_posix"
+_SPAWNERS = {"multiprocessing.popen_spawn_posix", "multiprocessing.popen_forkserver", _LOKY}
+_SPAWNERS.add(f"joblib.externals.{_LOKY}")
+"""Imported by what starts a process that imports for itself, from where files lie."""
+_SCRIPTS = (".py", ".sh", ".bash", ".zsh", ".csh", ".pl", ".awk", ".mk", ".R", ".r", ".jl", ".rb", ".lua")
+_WRITTEN = re.compile(r"(?:>>?|(?<!\S)(?:-o|--(?:out|log)[\w-]*)(?=[\s=]))[\s=]*\S+")
+"""What a process is told to write."""
 _BETWEEN = re.compile(r"[\s;|&<>()'\"`=,]+")
 _NAMED = re.compile(r"(?:(?<!\S)-m\s*|\b(?:import|from)\s+)([A-Za-z_][\w.]*)")
 """What `python -m NAME` and an import in the text of `python -c` name."""
 _OWN = "diel_modules_"
 MOST = 2000
 """The most files to keep for a module that imports by a computed name."""
+_LONGEST = 1 << 20
+"""The most bytes of a file that a process is only told of, and that is recorded: larger ones are data."""
 
 
 class Importer(NamedTuple):
@@ -99,11 +107,16 @@ class _Finder(PathFinder):
         self.loading = ""
         """The file whose kept bytes are executed next."""
         self.in_place: dict[str, int] = {}
-        """When the files had changed that were executed from where they lie since a task ended well."""
+        """When the files had changed that were executed from where they lie since the call began."""
+        self.own: Mapping[str, str] = {}
+        """The files in the key of the function that is called, with their digests."""
+        self.is_calling = False
         self.opened: dict[int, str] = {}
         """The last file of each size that was read: its text may be executed next."""
-        self.process, self.token = 0, ""
-        """The process that calls functions; those that it forks, also a kept pool's, know the token."""
+        self.process = 0
+        """The process that calls functions, if it is no service."""
+        self.notes = ""
+        """Where others note what they execute: forks, and a service."""
 
     def find_spec(  # type: ignore[override]
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -152,41 +165,46 @@ class _Finder(PathFinder):
         if self not in sys.meta_path:
             place = next((n for n, f in enumerate(sys.meta_path) if f is PathFinder), len(sys.meta_path))
             sys.meta_path[place : place + 1] = [self]
-            self.process, self.token = os.getpid(), os.urandom(6).hex()
+            if not self.notes:
+                self.process = os.getpid()
+                self.notes = f"{self.sources.folder}/.{os.urandom(6).hex()}.executed"
             sys.addaudithook(self._hear)
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         """Note a source that is executed from where it lies: by `runpy`, `exec`, a loader or a process."""
-        if event in _EVENTS:
+        if self.is_calling and event in _EVENTS:
             with suppress(OSError, ValueError, TypeError, AttributeError):
-                for path in map(os.path.abspath, self._executed_by(event, arguments)):
-                    if self._owns(path):
+                for path in filter(None, map(self._own, self._executed_by(event, arguments))):
+                    is_code = path.endswith((*_SCRIPTS, *EXTENSION_SUFFIXES)) or os.access(path, os.X_OK)
+                    if is_code or event not in _STARTS:
                         self.note(path, os.stat(path).st_ctime_ns)
+                    elif os.stat(path).st_size <= _LONGEST:  # perhaps written: its change need not be an edit
+                        self.note(path, digest_of_bytes(Path(path).read_bytes()))
 
     def note(self, path: str, version: int | str) -> None:
         """Note a file that is executed: when it had changed, or the digest of the bytes that are executed."""
         executed = self.executed.setdefault(self.importer, {})
         notes: dict[str, Any] = self.in_place if isinstance(version, int) else executed
-        if notes.get(path) != version and self.sources.folder and os.getpid() != self.process:
-            with suppress(OSError), open(self._notes, "a") as file:  # what a fork has in memory is lost
-                file.write(f"{json.dumps([path, version])}\n")
-        first = self.in_place.get(path) if isinstance(version, int) else None
-        notes[path] = version if first is None else min(version, first)  # it may have changed since
+        is_told = self.sources.folder and os.getpid() != self.process  # what a fork has in memory is lost
+        if (first := notes.get(path)) == version:
+            return
+        notes[path] = version if notes is executed or is_told else min(version, first or version)
+        if not is_told or version == self.own.get(path):
+            return
+        with suppress(OSError), open(self.notes, "a") as file:
+            data = (self.sources.read(path), Path(path).read_bytes()) if notes is self.in_place else ()
+            for digest in {*map(digest_of_bytes, data)} or {str(version)}:
+                file.write(json.dumps((path, digest, notes is self.in_place)) + "\n")
 
-    @property
-    def _notes(self) -> str:
-        return f"{self.sources.folder}/.{self.token}.executed"
-
-    def gather(self) -> None:
-        """Take what forked processes have noted. Raise OSError."""
-        if self.sources.folder and os.path.exists(self._notes):
-            for line in Path(self._notes).read_text().splitlines():
-                self.note(*json.loads(line))
-            os.unlink(self._notes)
-
-    def _owns(self, path: str) -> bool:
+    def _own(self, path: str) -> str:
+        """Return where a file of a user lies, links followed out of runs; nothing for any other."""
+        folder, name = os.path.split(os.path.abspath(path))
+        there = f"{_real(folder)}/{name}"
         runs = os.path.dirname(os.path.dirname(self.sources.folder))
-        return self.importer.covers(path) and not path.startswith(f"{runs}/") and os.path.isfile(path)
+        below = f"{runs}/", f"{_real(runs)}/"
+        places = f"{folder}/{name}", os.path.realpath(there) if os.path.islink(there) else there
+        owned = (at for at in places if self.importer.covers(at) and not at.startswith(below))
+        return next(filter(os.path.isfile, owned), "")
 
     def _executed_by(self, event: str, arguments: tuple[Any, ...]) -> Iterator[str]:
         if event == "exec":
@@ -196,6 +214,8 @@ class _Finder(PathFinder):
             data = arguments[0].encode() if isinstance(arguments[0], str) else arguments[0]
             path = self.opened.get(len(data), "")
             yield from [path] if path and Path(path).read_bytes() == data else ()
+        elif event == "import":
+            yield from self.own if arguments[0] in _SPAWNERS else ()
         elif event in _STARTS:
             words = arguments[:1] if event == "os.system" else (arguments[0], *arguments[1])
             folder, env = arguments[2:] if event == "subprocess.Popen" else (None, arguments[-1])
@@ -206,17 +226,17 @@ class _Finder(PathFinder):
             path = os.path.abspath(os.fsdecode(arguments[0]))
             if event != "open" or path.endswith(_SCRIPTS):
                 yield path
-            elif self._owns(path):
+            elif path := self._own(path):
                 self.opened[os.stat(path).st_size] = path
 
     def _started(self, text: str, folder: str, env: Mapping[str, str]) -> Iterator[str]:
-        """Yield the files that a process may execute: programs, scripts, and what those in Python import."""
+        """Yield files that a process may execute or read: its words, and what scripts in Python import."""
         entries = filter(self.importer.covers, env.get("PYTHONPATH", "").split(os.pathsep))
         roots = [Path(folder), *map(Path, entries)]
-        for word in filter(None, _BETWEEN.split(text)):
+        for word in filter(None, _BETWEEN.split(_WRITTEN.sub(" ", text))):
             path = os.path.join(folder, word)
             path = path if os.path.exists(path) else which(word, path=env.get("PATH")) or ""
-            if self._owns(path) and (path.endswith(_SCRIPTS) or os.access(path, os.X_OK)):
+            if path := self._own(path):
                 yield path
                 if path.endswith(".py"):
                     roots[0] = Path(path).parent
@@ -249,20 +269,52 @@ def enter(importer: Importer) -> None:
     finder.enter()
 
 
-def changed_in_place(others: Iterable[str] = ()) -> str:
-    """Return a source, or one of `others`, that is another than the run's where it lies, if it was executed
-    from there; empty if none is. Raise OSError."""
-    _finder.gather()
-    executed, sources = _finder.executed.setdefault(_finder.importer, {}), _finder.sources
-    files = {**dict.fromkeys(path for path in others if os.path.isfile(path)), **_finder.in_place}
-    for path, changed in files.items() if sources.folder else ():
-        if not os.path.isfile(path) or changed not in (None, os.stat(path).st_ctime_ns):
+def begin_call(own: Iterable[tuple[str, str]]) -> None:
+    """Forget what others executed in this process before a call; `own` are the files in its module's key."""
+    _finder.own, _finder.is_calling = dict(own), True
+    _finder.in_place.clear()
+    for name in _SPAWNERS:
+        sys.modules.pop(name, None)  # for the next import to be heard
+
+
+def keep_notes(file: str, asked: Iterable[str]) -> None:
+    """Note in a file what a service and its forks execute; those that it asks note it in `asked`."""
+    _finder.notes = file
+    os.makedirs(os.path.dirname(file), exist_ok=True)
+    with open(file, "a") as notes:
+        notes.writelines(f"{json.dumps((other, '', None))}\n" for other in asked)
+
+
+def executed_by(notes: str) -> tuple[dict[str, str], str]:
+    """Return digests of what others noted, and a file executed in place that is another by now, or ""."""
+    files, edited = dict[str, str](), ""
+    whole = Path(notes).read_text().rpartition("\n")[0] if os.path.exists(notes) else ""
+    for path, digest, in_place in map(json.loads, whole.splitlines()):
+        theirs, there = executed_by(path) if in_place is None else ({path: digest}, "")
+        files.update(theirs)
+        edited = edited or there
+        if in_place and not (os.path.isfile(path) and digest_of_bytes(Path(path).read_bytes()) == digest):
+            edited = path
+    return files, edited
+
+
+def changed_in_place() -> str:
+    """Return a source that is another than the run's where it lies, if it was executed from there since the
+    call began; empty if none is. Raise OSError."""
+    sources, executed = _finder.sources, _finder.executed.setdefault(_finder.importer, {})
+    _finder.is_calling = False
+    files, edited = executed_by(_finder.notes)
+    executed.update(files)
+    if files:
+        os.unlink(_finder.notes)
+    for path, changed in _finder.in_place.items() if sources.folder else ():
+        if not os.path.isfile(path) or changed != os.stat(path).st_ctime_ns:
             return path
         executed[path] = digest_of_bytes(sources.read(path))
         if digest_of_bytes(Path(path).read_bytes()) != executed[path]:
             return path
     _finder.in_place.clear()
-    return ""
+    return edited
 
 
 def imports_beyond(key: Sequence[tuple[str, str]]) -> dict[str, str]:

@@ -187,8 +187,7 @@ class Scheduler(ABC):
 
     @abstractmethod
     def directives(self, job: Job) -> Iterable[str]:
-        """Return a job's options, each as written after the sentinel. Pure. Raise SchedulerRefused for a path
-        that none can hold."""
+        """Return a job's options, as written after the sentinel. Raise SchedulerRefused for a bad path."""
 
     def script(self, job: Job) -> str:
         """Return the whole job script. Pure. Raise SchedulerRefused for a path that no script can hold."""
@@ -218,8 +217,7 @@ class Scheduler(ABC):
 
     @abstractmethod
     def query(self, ids: Iterable[str]) -> Mapping[str, JobStatus]:
-        """Return the states of jobs, by one batched question; a job that is not in the answer is gone. Raise
-        SchedulerBusy."""
+        """Return the states of jobs, by one question; one not in the answer is gone. Raise SchedulerBusy."""
 
     @abstractmethod
     def cancel(self, ids: Iterable[str]) -> None:
@@ -227,8 +225,7 @@ class Scheduler(ABC):
 
     @abstractmethod
     def find(self, prefix: str) -> Mapping[str, str]:
-        """Ids, by name, of this user's jobs that have not ended and whose names begin so. Raise
-        SchedulerBusy."""
+        """Ids, by name, of this user's living jobs whose names begin so. Raise SchedulerBusy."""
 
     def ask(
         self, *words: str, folder: Path | None = None, stdin: Path | None = None, timeout: float | None = None

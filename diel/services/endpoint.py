@@ -6,14 +6,14 @@ Consumers, the controller and `status` read it. The token lies beside these file
 import contextlib
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from diel.files import put
 from diel.paths import RunPaths
 
-STOP, INPUTS = "stop", "inputs.json"
+STOP, INPUTS, EXECUTED = "stop", "inputs.json", "executed"
 TOKEN = "token"
 """The file beside the replicas' folders that only its owner may read."""
 
@@ -58,8 +58,16 @@ def counts_file(paths: RunPaths, stage: str, index: int) -> Path:
 
 
 def message_file(paths: RunPaths, stage: str, index: int, attempt: int, word: str) -> Path:
-    """Return what the worker of a replica is told: to STOP it, or newer INPUTS."""
+    """Return what the worker of a replica is told: to STOP it, or newer INPUTS; or says that it EXECUTED."""
     return paths.services / stage / f"{index}.{attempt}.{word}"
+
+
+def notes_of(paths: RunPaths, services: Mapping[str, Iterable[int]] | None) -> Iterator[str]:
+    """Yield the files in which the replicas that answer now note what they execute."""
+    for name, replicas in (services or {}).items():
+        for replica in replicas:
+            if (endpoint := read_endpoint(endpoint_file(paths, name, replica))) is not None:
+                yield str(message_file(paths, name, replica, endpoint.attempt, EXECUTED))
 
 
 def answering(

@@ -79,10 +79,8 @@ class Publishing:
         return values
 
     def _is_known(self, stage: StageRun, index: int, record: Result, values: Mapping[str, Any]) -> bool:
-        """Return whether the project has these values, from this run or from the one behind the cache.
-
-        Of a task that was computed again, only what it published last counts.
-        """
+        """Return whether the project has these values, from this run or from the one behind the cache. Of a
+        task that was computed again, only what it published last counts."""
         publications = [change for change in read_changes(self._runs)[0] if change.origin == "publication"]
         mine = (self._ledger.paths.run_id, self._run_file.created, stage.name, index)
         own = [its.values for its in publications if (its.run, its.began, its.stage, its.task) == mine]

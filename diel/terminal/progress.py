@@ -47,10 +47,8 @@ MAX_NEWS = 600.0
 
 
 def drive(controller: Controller, *, quiet: bool) -> int:
-    """Run a controller to its end and show how far it is; return the exit code.
-
-    SIGINT, SIGTERM and SIGHUP leave the run interrupted; a second one leaves at once.
-    """
+    """Run a controller to its end and show how far it is; return the exit code. SIGINT, SIGTERM and SIGHUP
+    leave the run interrupted; a second one leaves at once."""
     logging.raiseExceptions = False  # a line of Parsl's log that a full disk does not take is dropped
     return drive_on(controller, lambda controlled: _drive(controlled, quiet=quiet))
 
@@ -93,10 +91,8 @@ def _display(controller: Controller, *, quiet: bool) -> "Quiet | Bars":
 
 
 class Foreground:
-    """Called by the controller many times a second: shows what failed, and now and then how far it is.
-
-    It is also where an interrupt takes effect: between two steps of the controller, never within one.
-    """
+    """Called by the controller many times a second: shows what failed, and now and then how far it is. It is
+    also where an interrupt takes effect: between two steps of the controller, never within one."""
 
     def __init__(self, controller: Controller, display: "Quiet | Bars") -> None:
         self.interrupted = False
@@ -164,10 +160,8 @@ class Foreground:
 
 @contextmanager
 def _interruptible(watch: Foreground, controller: Controller) -> Iterator[None]:
-    """Make a signal note that the user wants to end; a second one leaves at once.
-
-    A signal that is ignored (nohup, a background job of a script) stays so.
-    """
+    """Make a signal note that the user wants to end; a second one leaves at once. A signal that is ignored
+    (nohup, a background job of a script) stays so."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -53,10 +53,8 @@ _HEADERS = {
 
 
 def serve(paths: RunPaths, port: int | None, idle: float) -> int:
-    """Serve a run's page until the user or the terminal ends it, or nobody has asked for so long.
-
-    Raise UsageError where nothing can listen there, and DielError where a page cannot be made.
-    """
+    """Serve a run's page until the user or the terminal ends it, or nobody has asked for so long. Raise
+    UsageError where nothing can listen there, and DielError where a page cannot be made."""
     page = LivePage(paths)
     page.whole()  # what is missing is said before anything listens
     entrance = OwnSocket() if port is None else Port(port)

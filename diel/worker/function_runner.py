@@ -14,8 +14,10 @@ from diel.attempt.function import RETURN_FILE, call, read_call
 from diel.attempt.staging import on_this_node
 from diel.context import Context
 from diel.files import put
-from diel.modules.beside import imports_beyond
+from diel.modules.beside import imports_beyond, keep_notes
 from diel.modules.sources import digest_of_bytes
+from diel.paths import RunPaths
+from diel.services.endpoint import EXECUTED, message_file, notes_of
 from diel.staging.disk import leave_notes
 from diel.states import FailureClass
 
@@ -44,6 +46,8 @@ def _run_alone(work: Work, request: Request, context: Context) -> None:
 def _serve(work: Work, request: Request, context: Context) -> None:
     """Call the module, which serves until it is stopped."""
     os.chdir(context.task_dir)
+    paths, at = RunPaths(context.run_dir), (work.stage, request.index, request.attempt)
+    keep_notes(str(message_file(paths, *at, EXECUTED)), notes_of(paths, request.services))
     try:
         call(work, request, context)
     except Failure as failure:

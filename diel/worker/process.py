@@ -24,7 +24,7 @@ from diel.attempt.bundle import Bundle, BundleReport, Failure, Request, Work
 from diel.attempt.capture import Capture, read_tail
 from diel.attempt.command import launch, made_files, made_values, run_command
 from diel.attempt.environment import surround
-from diel.attempt.function import call, call_apart
+from diel.attempt.function import EDITED, call, call_apart
 from diel.attempt.ipc import SPENT, is_cut
 from diel.attempt.reaper import OomKills, is_full, killer_of, message_of_mpiexec
 from diel.attempt.staging import Drain, disk_of, late_notes, open_drain, record_of, shard_environment, stage
@@ -42,11 +42,11 @@ from diel.attempt.usage import begin_peak
 from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.errors import DielError, JournalError, NotBegun
 from diel.journal.segment import SegmentWriter, worker_segment_name
-from diel.modules.beside import imports_beyond
+from diel.modules.beside import changed_in_place, executed_by, imports_beyond
 from diel.paths import RunPaths, task_dir_name
 from diel.project.lease import birth_of
 from diel.project.requests import ALL, fenced
-from diel.services.endpoint import variables
+from diel.services.endpoint import notes_of, variables
 from diel.staging.disk import Brought, StagingError, release
 from diel.states import FailureClass
 from diel.worker.directory_pool import Spare
@@ -317,11 +317,17 @@ class Worker:
         answers = request.answers
         before = None if answers is None else answers.now(self.paths)
         watched = (*work.watched, *request.watched)
+        asked = [*notes_of(self.paths, request.services)]
         if watched or request.reads or request.streams is not None:
             with held_to_files(watched, request.reads), held_to_streams(self._root, work, request):
                 results = self._execute(attempt)
         else:  # the guards alone would take a fiftieth of a short task's time
             results = self._execute(attempt)
+        for notes in {*asked, *notes_of(self.paths, request.services)}:
+            files, edited = executed_by(notes)
+            if edited:
+                raise Failure(FailureClass.CHANGED, f"{edited} {EDITED}")
+            attempt.imports = {**files, **attempt.imports}
         if answers is not None:
             key, part = answers.key_since(before, self.paths)
             attempt.request = attempt.request._replace(key=key, parts=(attempt.request.parts[0], part))
@@ -374,9 +380,9 @@ class Worker:
         finally:
             attempt.usage.end()
             self.capture.recover()
-            self.is_spent |= bool(_threads() - before)
             os.chdir(self._root)
             self._variables.leave(own)
+            self.is_spent |= bool(_threads() - before or changed_in_place())  # has code of another version
 
     def _fail(self, attempt: RunningAttempt, failure: Failure) -> "tuple[int, Record]":
         with self.dog.lock:
