@@ -17,8 +17,7 @@ SEARCHERS = "diel.searchers"
 
 @cache
 def entry_points_of(group: str) -> "dict[str, EntryPoint]":
-    """Return the entry points of a group, by name; none is imported. Raise UsageError where two packages have
-    different ones of the same name."""
+    """Return the entry points of a group by name, not imported. Raise UsageError for different ones."""
     from importlib.metadata import entry_points  # here: a run on one machine without a search needs none
 
     points: dict[str, EntryPoint] = {}

@@ -62,8 +62,7 @@ def filling(folder: Path, last: str) -> Iterator[Path]:
     """Yield an empty directory that becomes `folder` at the end of the block, unless the block raises.
 
     If `folder` is there, what is in the new one is put into it, the entry `last` after all others.
-    Raise OSError, which names what is in the way, or `folder` where it cannot be made, before anything is
-    put there.
+    Raise OSError, which names what is in the way, or `folder` where it cannot be made.
     """
     part = folder.parent / f".{folder.name[:NAME]}.{os.urandom(6).hex()}.part"
     if folder.exists() and not folder.is_dir():

@@ -40,17 +40,13 @@ def is_count(value: Any) -> bool:
     return isinstance(value, int) and 0 <= value <= MOST
 
 
-def is_number(value: Any) -> bool:
-    return isinstance(value, (int, float))
-
-
 def list_of(is_that: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, list) and all(map(is_that, value))
 
 
 TEXT: Check = ("a text", is_text)
 COUNT: Check = ("a whole number", is_count)
-NUMBER: Check = ("a number", is_number)
+NUMBER: Check = ("a number", lambda value: isinstance(value, (int, float)))
 LIST: Check = ("a list", lambda value: isinstance(value, list))
 COUNTS: Check = ("a list of whole numbers", list_of(is_count))
 TEXTS: Check = ("a list of texts", list_of(is_text))

@@ -185,8 +185,7 @@ def prepare(
     site: str | None = None,
     runs: Path | None = None,
 ) -> Plan:
-    """Check a workflow file and plans it for a site, with the hyperparameters of the project of `runs`. Raise
-    SpecError and UsageError."""
+    """Check a workflow file, and plan it for a site and a project. Raise SpecError and UsageError."""
     checked = check(file, settings, params_files, runs=runs)
     its_site = find_site(site, file.parent)
     missing: Iterable[Problem] = ()
@@ -246,8 +245,7 @@ def _stage_plan(checked: Checked, site: Site, name: str) -> tuple[Site, StagePla
 def _check_service_room(
     checked: Checked, site: Site, placed: Mapping[str, tuple[str, int]], shapes: Mapping[str, Shape]
 ) -> list[Problem]:
-    """Find consumers without room beside their services, which would wait for ever. `placed` gives a task's
-    pool and cores by stage, `shapes` its shape."""
+    """Find consumers without room beside their services; `placed` has their pools and cores, by stage."""
     stages = checked.workflow.stages
     sharing = [name for name, stage in stages.items() if stage.service is not None or stage.asks]
     problems = list(shared_room_flaws(checked, site, sharing))
@@ -279,8 +277,7 @@ def _check_service_room(
 def _too_many_shapes(
     checked: Checked, site: Site, stages: Sequence[str], shapes: Mapping[str, Shape]
 ) -> Iterator[Problem]:
-    """Report a stage and its services that need too many blocks: each shape has its own, and a service's
-    block stays."""
+    """Report a stage and its services that need too many blocks: one a shape, and services keep theirs."""
     by_pool: dict[str, dict[str, None]] = {}
     for name in stages:
         by_pool.setdefault(shapes[name].pool, {})[shapes[name].label] = None

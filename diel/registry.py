@@ -247,8 +247,7 @@ class Held(NamedTuple):
 
 
 def append_change(runs: Path, change: Change) -> Change:
-    """Add a change to the project; return it with time and user. Its name is later than all that are there,
-    whatever the host's clock says. Raise UsageError."""
+    """Add a change to the project, named as the latest; return it with time and user. Raise UsageError."""
     stamped = change._replace(time=time.time(), user=change.user or user_name())
     folder = registry_dir(runs)
     host = re.sub(r"[^A-Za-z0-9.-]", "_", os.uname().nodename) or "host"

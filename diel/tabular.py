@@ -124,7 +124,7 @@ def _features(
 def _number(value: Any) -> float:
     """Return a value as a number, NaN if it is not one."""
     try:
-        return float(value)
+        return float(cell_value(value, "float") if isinstance(value, str) else value)
     except (TypeError, ValueError):
         return math.nan
 
@@ -144,13 +144,9 @@ def _read(path: Path, target: str, features: Sequence[str] | None) -> tuple[list
 
 
 def _row(row: list[str], places: list[tuple[str, int]], where: str) -> list[float]:
-    numbers = []
-    for name, place in places:
-        try:
-            numbers.append(cell_value(row[place], "float"))
-        except ValueError:
-            numbers.append(math.nan)
-        if not math.isfinite(numbers[-1]):
+    numbers = [_number(row[place]) for _, place in places]
+    for number, (name, place) in zip(numbers, places, strict=True):
+        if not math.isfinite(number):
             raise ValueError(f"{where}, column '{name}', holds {row[place]!r}; expected a finite number")
     return numbers
 

@@ -1,7 +1,6 @@
 """The terms of a workflow file for its tasks' outputs: number, shape, format.
 
-Workers need these, and not the models that check a file: to load pydantic would take each of them as long as
-all the rest.
+Workers need these, and not the models that check a file, whose pydantic loads slowly.
 """
 
 import operator

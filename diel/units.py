@@ -186,12 +186,24 @@ def _simple(number: float) -> Fraction:
     return Fraction(number).limit_denominator(1000)
 
 
-def differ(first: str, second: str) -> bool:
-    """Return whether units are not the same, or cannot be compared."""
+def differ(first: str, second: str, or_apart: bool = True) -> bool:
+    """Return whether units are not the same; `or_apart`, whether nothing converts them."""
     try:
         return conversion(first, second) != Conversion()
     except UnitsError:
-        return True
+        return or_apart
+
+
+def product(first: str, second: str, sign: str = "*") -> str | None:
+    """Return the units of a product, a quotient or a power, empty for a plain number; None without pint."""
+    if not second or (first == second and sign == "/"):
+        return first if not second else ""
+    if not first and sign == "*":
+        return second
+    if find_spec("pint") is None:
+        return None
+    first, second = (unit if unit.isalnum() else f"({unit})" for unit in (first or "1", second))
+    return f"{first}{sign}{second}"
 
 
 def contradict(own: str, promised: str) -> bool:

@@ -86,8 +86,7 @@ def cell_value(text: str, kind: str) -> Any:
 
 
 def read_float(text: str) -> float:
-    """Return a number that Python can read, `nan` and `inf` too. Raise ValueError for one beyond a double,
-    or so small that nothing would be left of it."""
+    """Return a number that Python can read, `nan` and `inf` too. Raise ValueError beyond a double."""
     value = float(text)
     if math.isinf(value) and "n" not in text.lower():
         raise ValueError(f"{BEYOND}: {text:.40}")
@@ -102,8 +101,7 @@ def is_not_zero(text: str) -> bool:
 
 
 def read_json(text: str | bytes) -> Any:
-    """Return a JSON value. Raise ValueError, also for a key that is there twice, a number beyond a double,
-    and text that UTF-8 cannot hold."""
+    """Return a JSON value. Raise ValueError, also for a double key, and what no float or UTF-8 holds."""
     value = json.loads(text, parse_float=read_float, object_pairs_hook=unique)
     if "\\u" in text if isinstance(text, str) else b"\\u" in text:  # only an escape can give half a character
         utf_8(value)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import diel.units
-from diel.units import Columns, Conversion, UnitsError, contradict, conversion, conversions
+from diel.units import Columns, Conversion, UnitsError, contradict, conversion, conversions, differ, product
 from tests.throwaway import Project
 
 pytest.importorskip("pint", reason="units that differ are compared by diel[units]")
@@ -322,6 +322,40 @@ def test_what_a_loop_begins_with_is_converted_as_later_rounds_are(tmp_path: Path
     project = Project(tmp_path).workflow(BEGUN % ("${{ start.e }}", units))
     project.run()
     assert "1500.0" in project.diel("logs", "last", "step/0")
+
+
+FROM_AXIS = """
+    axes:
+      p: {from: f.t, columns: [e]}
+      r: {loop: {max: 2}}
+    stages:
+      f: {command: "printf 'e\\n2\\n' > t.csv", outputs: {t: {path: t.csv, units: {e: hartree}}}}
+      step:
+        over: [p, r]
+        inputs: {e: {from: step.e, at: {r: previous}, units: eV, initially: "${{ %s }}"}}
+        command: "echo '{\\"e\\": ' ${{ inputs.e }} '}' > $DIEL_RESULT; echo ${{ inputs.e }}"
+        outputs: {e: {value: float, units: eV}}
+"""
+
+
+@pytest.mark.parametrize("name", ["e", "p.e"])
+def test_a_loop_that_begins_with_the_parameter_of_an_axis_converts_it(tmp_path: Path, name: str) -> None:
+    project = Project(tmp_path).workflow(FROM_AXIS % name)
+    project.run()
+    assert [project.diel("logs", "last", f"step/{n}").split()[-1] for n in (0, 1)] == [
+        "54.42277249196206"
+    ] * 2
+
+
+def test_units_of_products_are_compared_only_where_pint_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (product("eV", ""), product("", "eV"), product("eV", "eV", "/")) == ("eV", "eV", "")
+    assert not differ(str(product("eV/angstrom", "nm")), "eV*nm/angstrom")
+    assert differ("eV", "meV")
+    assert not differ("eV", "K", or_apart=False)
+    assert not differ(str(product("", "fs", "/")), "1/fs")
+    assert not differ(str(product("angstrom", "2", "**")), "angstrom**2")
+    monkeypatch.setattr(diel.units, "find_spec", lambda name: None)
+    assert product("eV", "K") is None
 
 
 @pytest.mark.parametrize(

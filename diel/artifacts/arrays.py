@@ -67,8 +67,7 @@ def open_arrays(name: str, paths: list[str]) -> list[Array]:
 
 
 def as_array(value: Any) -> Array:
-    """Return what a module made as an array, without a copy if it is in memory. Raise Breach for one on a
-    device, of Python objects, masked, or with a unit."""
+    """Return what a module made as an array, not copied if it can. Raise Breach for what no file holds."""
     if (loss := loss_of(value)) is not None:
         raise Breach(loss)
     try:
@@ -211,8 +210,7 @@ def header_of(array: Array) -> bytes:
 def write_array(path: str, array: Array, *, hashed: bool = True, finite: bool = False) -> tuple[int, str]:
     """Write an array as NumPy does; return the file's size and the digest of its content (of its header,
     unless `hashed`). Nothing of the file is read: each piece is looked at while it is in the processor's
-    cache. A file of that name is replaced in one step: the array may be mapped from it. Raise OSError,
-    NotFinite."""
+    cache. A file of that name is replaced in one step. Raise OSError, NotFinite."""
     try:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     except FileExistsError:
@@ -294,8 +292,7 @@ def _write_beside(file: int, flat: Array, look: Callable[[Array], memoryview]) -
 
 def _reserve(file: int, size: int) -> None:
     """Reserve all blocks of a file at once, as NumPy does: writing is a third faster on ext4.
-    `posix_fallocate` would write to each block where the file system cannot do that; `fallocate` does nothing
-    then."""
+    `posix_fallocate` would write to each block where the file system cannot do that."""
     if size < _RESERVED:
         return
     import ctypes  # here: few tasks make large arrays

@@ -159,8 +159,7 @@ def identity_of(path: str | Path) -> tuple[str, int]:
 
 
 def identities_below(directory: str | Path) -> tuple[dict[str, str], int]:
-    """Return the identities of what a directory holds, and when a file or any directory last changed, in ns.
-    Raise OSError."""
+    """Return identities of a directory's content, and when any last changed, in ns. Raise OSError."""
     identities: dict[str, str] = {}
     changed, folders = _changed_folder(directory), {""}
     for name, link in entries_below(directory):

@@ -19,7 +19,7 @@ def check_contents(name: str, path: str, contract: Output, sizes: Sizes) -> None
     """Hold a file, or what is at a place inside it, to its contract. Raise Breach with the fault."""
     what = f"{os.path.basename(path)}{f':{contract.inside}' if contract.inside else ''}"
     try:
-        with opened(path, contract.inside) as content:
+        with opened(path, contract.inside, contract.columns) as content:
             _check_units(what, content, contract)
             if isinstance(content, FileArray):
                 check_kind(name, what, content.shape, content.dtype, contract, sizes)
@@ -62,8 +62,7 @@ def _check_columns(what: str, path: str, content: dict[str, FileArray], contract
 
 
 def _check_units(what: str, content: Content, contract: Output) -> None:
-    """Compare the units that arrays and columns name with the promised ones; of one for all, not those of
-    coordinates."""
+    """Compare the units that arrays and columns name with promised ones; one for all is of no coordinate."""
     arrays, units = {"": content} if isinstance(content, FileArray) else content, contract.units or {}
     axes = {axis for array in arrays.values() for axis in array.axes}
     for name, array in arrays.items():

@@ -15,8 +15,7 @@ if TYPE_CHECKING:  # not loaded by workers and plans that do without
 
 
 Rendered = tuple[str, str, bool]
-"""A file made for a task from a template: its path in the task's directory, its text, whether it can be
-executed."""
+"""A file made for a task from a template: its path in the task's directory, its text, and if it can run."""
 LAUNCHER = ".launcher"
 """The file in a task's directory that starts its ranks, where a command does so itself."""
 AT_LAUNCHER = "/.diel launcher"
@@ -28,8 +27,7 @@ class Staging(NamedTuple):
 
     local: "Local"
     each_node: tuple[str, ...] = ()
-    """The launcher's words that start a program once on each node of a task; empty if the worker's own node
-    is the task's."""
+    """The launcher's words that start a program on each node; empty if the worker's own is the task's."""
     drains: tuple[str, ...] = ()
     """Outputs that are written on the node's disk, and copied to the run while the next task runs."""
 
@@ -177,8 +175,7 @@ class Bundle(NamedTuple):
 
 
 class BundleReport(NamedTuple):
-    """The report on a bundle. The records are in the worker's segment, at these offsets; tasks without one
-    were not begun."""
+    """The report on a bundle: its records are in the worker's segment; tasks without one were not begun."""
 
     segment: str
     end: int

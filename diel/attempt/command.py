@@ -23,8 +23,7 @@ from diel.errors import ModuleError
 from diel.states import FailureClass
 
 DYING = 1.0
-"""Seconds to hold back a failure in a block: if the scheduler is just ending them all, the program is not to
-blame."""
+"""Seconds to hold back a failure in a block, which the scheduler may just be ending: no fault of programs."""
 STILL = "a part of it still ran in the background when it ended: write `wait`, or end that part (`kill $!`)"
 _CLOSED = ": killed by SIGPIPE: its reader had ended, as in `PROGRAM | head -1`"
 _RESET = (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM)

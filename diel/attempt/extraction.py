@@ -183,8 +183,7 @@ def _windows(lines: Iterator[str], more: int) -> Iterator[str]:
 
 
 def _cells(how: Output, path: str, called: str) -> Found:
-    """Yield the cells of a column. Outside of `.csv` and `.tsv`, lines that begin with `#` are comments, and
-    may name the columns."""
+    """Yield the cells of a column. But in `.csv` and `.tsv`, `#` begins comments, which may name columns."""
     if path.endswith(_JSON_LINES):
         yield from _entries(how, path, called)
         return

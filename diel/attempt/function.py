@@ -224,8 +224,7 @@ def _open_files(task_dir: Path) -> dict[str, str]:
 
 
 def _close_garbage(numbers: Set[int]) -> None:
-    """Write out these files' buffers, and close those in cycles: Python closes a cycle in any order. An
-    archive gets no end then, so none is closed."""
+    """Write out these files' buffers, and close those in cycles but archives: Python closes in any order."""
     files = gc.get_objects()
     if any(type(file).__module__ in _ARCHIVES for file in files):
         return

@@ -28,8 +28,7 @@ _libraries = [0]
 
 class ImportMeter:
     """Weigh each file that is imported from now on; tell `loaded` of it, with what `before` gave. `before`
-    gets its name, and whether it is a user's file that asks for it; `loaded` None for a module where its
-    import raised."""
+    gets its name, and whether a user's file asks for it; `loaded` None for one whose import raised."""
 
     def __init__(self, before: Callable[[str, bool], Any], loaded: Callable[[str, Any, Any], object]) -> None:
         self._before = before

@@ -31,8 +31,7 @@ LAUNCH = "--launch=0"
 """A word of `counted` that tells apart what a command starts one after the other."""
 _COUNTER = str(Path(__file__).parents[1] / "worker" / "usage.py")
 _NEAR = 1.1
-"""A command whose peak is at most so many times this process's may have taken less: the kernel's counts of
-pages are a little off."""
+"""A peak at most so many times this process's may have been less: the kernel counts pages a little off."""
 _RESET = b"5"
 """Makes the peak of this process's memory begin anew (proc_pid_clear_refs(5))."""
 

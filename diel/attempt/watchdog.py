@@ -33,8 +33,7 @@ TICK = 0.2
 RELEASE_AFTER = 1.0
 """Seconds that one task can take before the rest of its bundle is handed back."""
 PATIENCE = 2.0
-"""Seconds for which a pruned function that reports may go on to its next report, where it ends by itself:
-about what it costs to start another worker."""
+"""Seconds that a pruned function may go on to its next report: what another worker costs to start."""
 SHORT_GRACE = 0.5
 """Seconds from SIGTERM to SIGKILL if no user asked for the stop: a pruned trial is gone within 2 s."""
 LATE = 3.0

@@ -148,8 +148,7 @@ def make_domain(
 ) -> Domain:
     """Return the domain of a stage from the number of points of each axis. A derived axis is joined with
     those axes at which its points were made, by `origins`. Several `replicas` stand side by side at each
-    point. `grown` has searches that were given more trials, with their former number, the latest last: tasks
-    keep their numbers."""
+    point. `grown` has searches that were given more trials, with their former number, the latest last."""
     domain = _numbered(_product(over, counts, origins), [(axis, had) for axis, had in grown if axis in over])
     if replicas > 1:
         return Domain((*domain.axes, REPLICA), (*domain.factors, Factor((REPLICA,), replicas)))

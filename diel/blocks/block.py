@@ -62,8 +62,7 @@ class Block:
     number: str = ""
     """Parsl's name of it, within the executor of its shape."""
     tried: bool = False
-    """Whether it was requested, maybe without an answer; for a kept one, whether its nodes should come
-    over."""
+    """Whether it was requested, maybe unanswered; for a kept one, whether its nodes should come over."""
     job: str = ""
     """The scheduler's id; empty until it gave one."""
     state: JobState = JobState.PENDING

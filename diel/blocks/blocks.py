@@ -34,8 +34,7 @@ LIMBO = 30.0
 
 @dataclass
 class BlockMonitor:
-    """News of a run's blocks, from the scheduler and Parsl; a site that gives no block that works is given
-    up."""
+    """News of a run's blocks, from the scheduler and Parsl; a site without any that works is given up."""
 
     _blocks: dict[str, Block]
     """The run's, by name: a refused one is taken out."""

@@ -30,8 +30,7 @@ MAX_BUNDLE = 2000
 FIRST_BUNDLE = 16
 """Tasks in a stage's first bundles, before their run time is known."""
 DRAINED = 4
-"""Tasks in a bundle whose outputs are drained, however long they take: a worker copies those of one while
-it runs the next."""
+"""Tasks in a bundle whose outputs are drained: a worker copies those of one while it runs the next."""
 OVERHEAD = 2e-4
 """Seconds that a task costs a worker besides its own run time."""
 

@@ -98,8 +98,7 @@ class BlockRequester:
         return engine.submit(label, bundle, cores)
 
     def asks_the_same(self, block: Block) -> bool:
-        """Return whether the job of an earlier controller's block equals what would be asked now, word for
-        word."""
+        """Return whether the job of an earlier controller's block is just what would be asked now."""
         if isinstance(self._scheduler, Inside) or block.shape.pool not in self._site.pools:
             return False
         if block.walltime != self.walltime(block.shape):

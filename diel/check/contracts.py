@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from diel.check.names import visible_names
 from diel.check.violations import Check
@@ -13,6 +14,7 @@ from diel.graph.judge import place_of_name, references_of
 from diel.graph.uses import unread
 from diel.modules.annotations import OBJECTS
 from diel.modules.catalogue import Module
+from diel.modules.numpy_types import ToNumpy
 from diel.modules.parameter import Parameter
 from diel.spec import Input, Output, Stage
 from diel.spec.contract import Expected
@@ -158,9 +160,25 @@ class InputUse(NamedTuple):
     def takes_whole_numbers(self) -> bool:
         """Whether a function takes whole numbers here, alone or in lists, and no floats."""
         parameters = self.module.signature.parameters if self.module else ()
-        fits = [p.check for p in parameters if p.name == self.input and not p.injected]
-        whole, other = ([check(v) is None for check in fits for v in (n, [n], [[n]])] for n in (1, 1.0))
-        return any(whole) and not any(other)
+        kinds = {
+            kind for p in parameters if p.name == self.input and not p.injected for kind in _items(p.type)
+        }
+        return int in kinds and kinds <= {int, bool, str, Path, type(None), ...}
+
+
+def _items(kind: Any) -> Iterator[Any]:
+    """Yield the types of what a type takes, alone or in lists, whatever its bounds."""
+    items, origin = get_args(kind), get_origin(kind)
+    if hasattr(kind, "__metadata__"):
+        dtypes = [str(mark.dtype) for mark in kind.__metadata__ if isinstance(mark, ToNumpy)]
+        yield from (int if "int" in dtype else float for dtype in dtypes) if dtypes else _items(items[0])
+    elif origin is Literal:
+        yield from map(type, items)
+    elif not items or (isinstance(origin, type) and issubclass(origin, Mapping)):
+        yield kind
+    else:
+        for item in items:
+            yield from _items(item)
 
 
 _TABLES = {"frame", "arrow", "dataset", "frames", "arrows", "datasets"}
@@ -300,15 +318,15 @@ def _check_begun(check: Check, edge: Edge, expected: Input) -> None:
     plain, target = reference_of(expected.initially), expected.units
     for _, template in walk(expected.initially) if target is not None else ():
         for chain in template.references if isinstance(template, Template) else ():
-            stage, output, *_ = (*chain, "")
-            made = check.workflow.stages.get(stage)
-            units = made and check.workflow.units_of(stage, output)
-            kind, which = kind_of(check, stage, output) if made else None, "that a loop begins with"
-            reader = InputUse(str(edge.name), kind=kind and kind.word, which=which)
-            flaws = unit_flaws(f"{stage}.{output}", units, target, reader) if units and target else iter(())
+            name, which = ".".join(chain), "that a loop begins with"
+            units = check.workflow.units_read(edge.downstream, chain)
+            kind = kind_of(check, *chain) if chain[0] in check.workflow.stages and len(chain) == 2 else None
+            module = check.modules.get(edge.downstream)
+            reader = InputUse(str(edge.name), module, kind and kind.word, which)
+            flaws = unit_flaws(name, units, target, reader) if units and target else iter(())
             if units and units != target and plain != chain:
-                said = f"{stage}.{output} has units {_shown(units)}, which nothing converts in an expression"
-                name = f"${{{{ {stage}.{output} }}}}"
+                said = f"{name} has units {_shown(units)}, which nothing converts in an expression"
+                name = f"${{{{ {name} }}}}"
                 hint = f"write {name} alone, or convert it in a stage that reads it with units: {target}"
                 flaws = iter([(said, hint)])
             for flaw in flaws:
@@ -328,7 +346,7 @@ def _check_parameter(check: Check, edge: Edge, expected: Input) -> None:
             hint = "promise units where the points of the axis are made, or drop it"
             check.add((*edge.key, name), f"{source} is a parameter of an axis, which has no units", hint)
         elif expected.units is not None:
-            for message, hint in unit_flaws(source, units, expected.units, InputUse(str(edge.name))):
+            for message, hint in unit_flaws(source, units, expected.units, _reader(check, edge)):
                 check.add((*edge.key, name), message, hint)
 
 

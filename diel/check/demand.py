@@ -77,8 +77,7 @@ class Range(NamedTuple):
 
 
 def range_of(checked: Checked, site: Site, name: str) -> Range:
-    """Return what a stage's tasks ask for at all known points. Raise Misfit for the first key that is wrong,
-    with the `others`: each is found without those before it."""
+    """Return what a stage's tasks ask for at all known points. Raise Misfit, with the `others`."""
     wrong: dict[Key, Unplaceable] = {}
     while True:
         inquiry = _Asked(checked, site, name, wrong)

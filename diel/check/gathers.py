@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from diel.check.contracts import kind_of
@@ -12,17 +13,24 @@ from diel.expressions.expression import PLACES, Evaluator, Expression, Expressio
 from diel.expressions.functions import OF_ONE, SCALARS, call, is_of_one, operate, refuse_lists
 from diel.expressions.gathered import Gathered, Unplaced, is_list, pointwise, readable, truth
 from diel.expressions.quantity import Undefined, Unfit
-from diel.expressions.syntax import JOINT, Chain, chain_of, operands
+from diel.expressions.syntax import JOINT, Chain, chain_of, chains_in, operands
 from diel.graph import Edge, Key
 from diel.graph.uses import expressions
 from diel.spec.data import TEXT
 from diel.terms import SIMULATED
-from diel.units import differ
+from diel.units import differ, product
 
 _TRUTHS = ("all(...), any(...), or a comparison of mean(...)", "one truth")
 _ONE = ("mean(...), max(...) or another aggregate", "one value")
-_IN_ITS_UNITS = ("abs", "concat", "max", "mean", "median", "min", "round", "sum", "where")
+_IN_ITS_UNITS = (
+    *("abs", "ceil", "concat", "float", "floor", "int", "max", "mean", "median", "min", "nanmax", "nanmean"),
+    *("nanmin", "quantile", "round", "sorted", "std", "sum", "where"),
+)
 """Functions whose result is in the units of what they take, which meets in them."""
+_SIGNS = {ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "/", ast.Pow: "**"}
+Part = tuple[ast.AST, str | None]
+Meeting = tuple[ast.AST, str, ast.AST, str]
+"""Two nodes whose numbers meet, each with its units."""
 _LOOKED_AT = 1000
 """The most points of an axis whose types are looked at."""
 
@@ -53,29 +61,57 @@ def _check(check: Check, key: Key, part: Expression, reads: "_Reads", needs: tup
     except ExpressionError as error:
         check.add(key, error.message, error.hint, error.offset)
         return
-    meetings: list[tuple[ast.AST, str, ast.AST, str]] = []
+    meetings: list[Meeting] = []
     _units(part.tree or ast.Constant(0), reads, meetings)
     for first, units, second, others in meetings:
         if differ(units, others):
             shown = [ast.unparse(meeting).replace(JOINT, ".") for meeting in (first, second)]
-            hint = f"read one as an input with `units` of the other: {{from: STAGE.OUTPUT, units: {units}}}"
+            readers = [need for node, need in ((second, units), (first, others)) if reads.stages_in(node)]
+            hint = "make both in the same units"
+            if readers:
+                read = "compare them in a stage, which can read" if key[0] == "axes" else "read"
+                shape = f"{{from: STAGE.OUTPUT, units: {readers[0]}}}"
+                hint = f"{hint}, or {read} one as an input with `units` of the other: {shape}"
             check.add(key, f"{shown[0]} is in '{units}', and {shown[1]} in '{others}'", hint, part.offset)
     if needs is not None and isinstance(value, Gathered):
         message = f"{needs[1]} is needed here, and this is a value for each point of {', '.join(value.axes)}"
         check.add(key, message, f"write {needs[0]}", part.offset)
 
 
-def _units(node: ast.AST, reads: "_Reads", meetings: list[tuple[ast.AST, str, ast.AST, str]]) -> str | None:
-    """Return the units of a node's numbers, None where nothing says them; add what meets in it."""
+def _units(node: ast.AST, reads: "_Reads", meetings: list[Meeting]) -> str | None:
+    """Return the units of a node's numbers, None if unknown, empty for plain ones; add what meets in it."""
     if (chain := chain_of(node)) is not None:
         return reads.units(chain)
-    parts = ((part, _units(part, reads, meetings)) for part in operands(node))
-    known = [(part, units) for part, units in parts if units is not None]
-    keeps = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _IN_ITS_UNITS
-    keeps |= isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub)
+    if isinstance(node, ast.Constant):
+        return "" if type(node.value) in (int, float) else None
+    nodes = [part for part in operands(node) if isinstance(part, ast.expr | ast.keyword)]
+    if isinstance(node, ast.Call | ast.Compare):
+        nodes = [item for part in nodes for item in (part.elts if isinstance(part, ast.List) else [part])]
+    parts = [(part, _units(part, reads, meetings)) for part in nodes]
+    if isinstance(node, ast.BinOp) and type(node.op) in _SIGNS:
+        return _product(node.op, parts[0], parts[1], meetings)
+    called = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
+    if called in ("count", "len") or (parts and all(units == "" for _, units in parts)):
+        return ""
+    keeps = called in _IN_ITS_UNITS or isinstance(node, ast.BinOp | ast.IfExp)
+    known = [(part, units) for part, units in parts if units and part is not getattr(node, "test", None)]
     if keeps or isinstance(node, ast.Compare):
         meetings += [(*known[0], *pair) for pair in known[1:]]
     return known[0][1] if known and (keeps or isinstance(node, ast.UnaryOp | ast.Subscript)) else None
+
+
+def _product(by: ast.operator, left: Part, right: Part, meetings: list[Meeting]) -> str | None:
+    """Return the units of a product, a quotient or a power; add a ratio of units that are not the same."""
+    (first, units), (second, others), sign = left, right, _SIGNS[type(by)]
+    if units is None or others is None:
+        return None
+    if sign == "**":
+        return (
+            product(units, ast.unparse(second), sign) if units and isinstance(second, ast.Constant) else None
+        )
+    if sign == "/" and units and others and differ(units, others, or_apart=False):
+        meetings.append((first, units, second, others))
+    return product(units, others, sign)
 
 
 class _Reads:
@@ -112,14 +148,23 @@ class _Reads:
 
     def units(self, chain: Chain) -> str | None:
         """Return the declared units of a name's numbers."""
-        first, second, *deeper = (*chain, "", "")
-        edge = self._inputs.get(second) if first == "inputs" else self._outputs.get((first, second))
-        if edge is None or deeper[:-2] or edge.output is None:
-            return None
-        stages = self._check.workflow.stages
-        units = stages[edge.downstream].inputs[second].units if first == "inputs" else None
-        units = units or self._check.workflow.units_of(edge.upstream, edge.output)
+        workflow, (first, second) = self._check.workflow, (*chain, "")[:2]
+        units, edge = None, self._inputs.get(second) if first == "inputs" and len(chain) == 2 else None
+        if edge is not None and edge.output is not None:
+            units = workflow.stages[edge.downstream].inputs[second].units
+            units = units or workflow.units_of(edge.upstream, edge.output)
+        elif first == "params" and self._names and self._names.stage and len(chain) == 2:
+            with suppress(ExpressionError):  # another check reports it
+                whole = parse(str(self._names.stage.params.get(second))).whole
+                tree = None if whole is None else whole.tree
+                return _units(tree, self, []) if tree else self.units(whole.chain) if whole else None
+        else:
+            units = workflow.units_read(self._names.own if self._names else "", chain)
         return units if isinstance(units, str) else None
+
+    def stages_in(self, tree: ast.AST) -> bool:
+        """Return whether a tree reads what a stage made, which an input could read in other units."""
+        return any(chain[0] in {"inputs", *self._check.workflow.stages} for _, chain in chains_in(tree))
 
     def _param(self, value: Any, deeper: list[str]) -> Any:
         """Return an example of a parameter's value: that of its expression, if the text is nothing else."""

@@ -29,8 +29,7 @@ def misplaced(stage: Stage | None, place: str) -> tuple[str, str] | None:
 
 
 def check_launcher(check: Check, name: str) -> None:
-    """Check that a command names DIEL_LAUNCHER only where there is one, that `${{ launcher }}` is a word
-    of its own, and that diel's launcher is the only one."""
+    """Check that a command names a launcher only where there is one, as a word of its own and the only."""
     stage, key = check.workflow.stages[name], ("stages", name, "command")
     if not stage.resources.mpi and any(VARIABLE in text for text in launch_texts(stage)):
         check.add(key, *_NO_RANKS)

@@ -67,8 +67,7 @@ def _words(stage: Stage, folder: Path, declared: Mapping[str, Any]) -> Iterator[
 
 
 def _programs(stage: Stage, folder: Path, declared: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield the programs of the user that PATH finds: the word of a command, its text, and the path from the
-    workflow's folder, below which they are."""
+    """Yield the programs that PATH finds below the workflow's folder: a command's word, text and path."""
     own, listed, path = Importer(folder, home=str(folder)), _listed_files(stage, folder), declared.get("PATH")
     for text in texts_of(stage):
         for word in names_in(EXPRESSION.sub("\0", text)):
@@ -143,8 +142,7 @@ def _listed_files(stage: Stage, folder: Path) -> set[str]:
 
 
 def named_files(stage: Stage, folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield the words of a stage's command that are files of the user, each with the text that has it, in
-    which the user's home directory is spelled out."""
+    """Yield the words of a command that are files of the user, with their text, where `~` is spelled out."""
     listed = _listed_files(stage, folder)
     own = {rendering.target for rendering in stage.files.values() if isinstance(rendering, Rendering)}
     own |= {output.place for output in stage.outputs.values() if output.place is not None}

@@ -128,8 +128,7 @@ class Controller:
 
     def drive(self, watch: Watch, until: float | None = None) -> RunState:
         """Run to the end, and return the run's state. KeyboardInterrupt leaves the run interrupted. At
-        `until` (time.monotonic seconds) let go of it and of what runs in blocks, for the next controller to
-        go on with."""
+        `until` (time.monotonic seconds) let go of it and of what runs in blocks, for the next controller."""
         state = RunState.INTERRUPTED
         leave: Callable[[RunState], None] = self._end
         try:

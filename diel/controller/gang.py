@@ -123,8 +123,7 @@ class Gangs:
 
     def hand_out(self, stage: StageRun, full: set[str], until: float) -> bool:
         """Hand out tasks of a stage's gang that run together, if there is room for all. `full` are the lines
-        (see Blocks.line) in which others stand: it adds those in which it stands. A gang has its turn with
-        its last stage."""
+        (see Blocks.line) in which others stand: it adds its own. A gang has its turn with its last stage."""
         line = self._of[stage.name]
         if stage is not line.stages[0]:
             return False

@@ -144,8 +144,7 @@ def _await_first_block(paths: RunPaths, submission: Submission) -> None:
 
 def submit(paths: RunPaths, plan: Plan, home: Home) -> Submission:
     """Request a controller. Raise UsageError where the run has one, SchedulerRefused where its job is not
-    taken: then nothing is left of the request. Raise Unanswered where its job may be queued: then the request
-    stays."""
+    taken: then nothing is left of the request. Raise Unanswered where its job may be queued."""
     refuse_driven(paths)
     refuse_homeless(plan, home)
     submission = make_submission(paths, home)

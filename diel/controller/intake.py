@@ -310,8 +310,7 @@ class Intake:
 
 
 Fits = Callable[..., bool]
-"""Whether a task of a stage (by name) with these resources fits its pool: another than the stage's, if one
-is given."""
+"""Whether a task of a stage with these resources fits its pool, or another one."""
 
 _STEPS = {"memory": 2.0**20, "walltime": 1.0}
 """How close a request comes to a pool's limit: a MiB, a second."""

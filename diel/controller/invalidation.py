@@ -122,8 +122,7 @@ def _made(run: RunReader, tasks: Mapping[str, Collection[int]]) -> Again:
 def find_outdated(run: RunReader, remade: Again) -> tuple[Again, Others]:
     """Return the tasks whose results no longer count after `resume`, by stage, with their attempts, and what
     those had made on which decisions or the points of an axis rest. Those to be `remade` are among them: then
-    tasks of searches and loops, and those of which an axis is made, stay. They have no result any more in
-    `run`."""
+    tasks of searches and loops, and of axes, stay. They have no result any more in `run`."""
     turns = turns_of(run.graph, run.links)
     if not remade and not turns and all(link.edge.min_success == 1 for link in run.links):
         return {}, {}
@@ -154,7 +153,8 @@ class _Outdated:
 
     def _look_at(self, stage: StageRun) -> None:
         turns = [turn for turn in self._turns if stage.name in turn.consumers and turn.has_order(stage.name)]
-        links = [link for link in self._view.into(stage.name) if _decides(self._view.graph, link)]
+        links = [link for link in self._view.into(stage.name) if self._view.graph.decides(link.edge)]
+        links = [link for link in links if not (link.edge.chosen or link.edge.stream)]  # nobody picks these
         decides = bool(stage.adaptive) or stage.name in self._lasting
         stays = stage.spec.service is not None or (decides and self._stays)
         outdated = []
@@ -186,8 +186,7 @@ class _Outdated:
         return all(link.edge.min_success < 1 or not self._look(link, index)[1] for link in links)
 
     def _is_answered_anew(self, turn: Turn, stage: StageRun, index: int) -> bool:
-        """Return whether a later round would answer than did: it gets its result after `resume` only. What
-        was simulated needs no answer."""
+        """Return whether a later round would answer than did: it gets its result after `resume` only."""
         past, up = stage.history.surrogate, turn.link.up
         if (
             turn.link.down.name not in stage.spec.services
@@ -217,11 +216,6 @@ class _Outdated:
                 lacks |= not (good(member) or member in changes or member in link.up.omitted)
             self._known[place] = changed, lacks
         return self._known[place]
-
-
-def _decides(graph: StageGraph, link: Link) -> bool:
-    """Return whether tasks depend on results along a link that are not picked."""
-    return graph.decides(link.edge) and not (link.edge.chosen or link.edge.stream)
 
 
 def write_again(
@@ -259,8 +253,7 @@ REFUSED = (
 def make_anew(paths: RunPaths, segment: SegmentWriter) -> Refused:
     """Mark what rests on results that were made again and are others, to be computed again too. Where a
     decision of a search or loop rests on one that differs, which holds for the whole run, the task fails
-    instead: return these tasks. The segment is that of the controller that takes over. Raise DielError where
-    the run cannot be read."""
+    instead: return these tasks. The segment is of the controller that takes over. Raise DielError."""
     run = RunReader(paths)
     by_stage = {name: differing for name in run.history.stages if (differing := _others(run, name))}
     refused: dict[tuple[str, int], str] = {}

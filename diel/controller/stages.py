@@ -57,7 +57,7 @@ class Stages:
                 plan.workflow.stages[name],
                 ledger.history.stage(name),
                 plan.graph.depth[name],
-                units_of=partial(plan.workflow.units_of, name),
+                units_read=partial(plan.workflow.units_read, name),
             )
             for name in plan.graph.order
         }

@@ -94,8 +94,7 @@ def create(
     plan: Plan, runs: Path, jobs: Iterable[tuple[str, Job]] = (), **manner: Unpack[RunOptions]
 ) -> RunPaths:
     """Make a new run that no controller has taken yet; `jobs` are what it will ask a scheduler for, with
-    their pools. Raise UsageError, before anything is made, where it cannot run or the scheduler takes no such
-    job."""
+    their pools. Raise UsageError, before anything is made, where it cannot run or be queued."""
     refuse_unrunnable(plan)
     if plan.site.notify or user_file().exists():
         from diel.site.notify import addresses  # here: few runs tell anybody
@@ -172,8 +171,7 @@ def create(
 
 def take_over(paths: RunPaths) -> Controller:
     """Make this process the controller of a run: its first, or the next one after another is gone. What that
-    left running on this host is ended, but for blocks. Raise UsageError where another controller drives the
-    run."""
+    left running on this host is ended, but for blocks. Raise UsageError where another controller drives."""
     plan = plan_again(paths)
     refuse_unrunnable(plan)
     if plan.uses_environments:

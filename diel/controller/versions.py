@@ -1,7 +1,6 @@
 """What a run would read otherwise than when it began, and the next version of it (`resume --update`).
 
-One run is one version. The next takes things as they are, and computes again all that rests on those that
-changed.
+One run is one version. The next takes things as they are, and computes again what rests on changed ones.
 """
 
 import json
@@ -59,8 +58,7 @@ def differences(paths: RunPaths, view: RunReader) -> list[ChangedSource]:
 
 
 def changed_texts(run: RunReader) -> Iterator[str]:
-    """Yield the workflow files of a run, included ones too, and those of `--params`, that have another text
-    by now."""
+    """Yield the files of a run's workflow, includes and `--params` that have another text by now."""
     own = run.run_file
     texts = {own.source: read_kept_workflow(run.paths), **own.included, **own.params_texts}
     for file, before in texts.items():
@@ -189,8 +187,7 @@ def is_unfinished(view: RunReader, difference: ChangedSource) -> bool:
 
 
 def resting_on(view: RunReader, found: list[ChangedSource]) -> Again:
-    """Return the tasks whose results, or failures that others tolerated, rest on what differs. Raise
-    UsageError where decisions do too."""
+    """Return the tasks whose results or tolerated failures rest on what differs. Raise UsageError."""
     changes: dict[str, set[int]] = {name: set() for name in view.stages}
     for name, readers in (item for difference in found for item in difference.readers.items()):
         changes[name].update(range(view.stages[name].size) if readers is None else readers)

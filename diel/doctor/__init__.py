@@ -201,8 +201,7 @@ def check_nodes(site: Site, offer: Offer, elsewhere: Sequence[str]) -> Iterator[
 
 
 def differences(name: str, pool: Pool, offer: Offer, elsewhere: Sequence[str] = ()) -> Iterator[str]:
-    """Yield claims of a pool that no node of its queue meets, as advice. `elsewhere` are options for
-    other queues than the pool's."""
+    """Yield claims of a pool that no node of its queue meets. `elsewhere` are options for other queues."""
     kinds = offer.nodes
     own = [kind for kind in kinds if kind.queue in ("", pool.queue)] if pool.queue else kinds
     if own:

@@ -412,8 +412,7 @@ def _finding(kind: str, name: str | None, ok: bool, text: str, fix: str = "") ->
 
 
 def check_ranks(site: Site, name: str | None = None, *, usual: bool = True) -> Finding:
-    """Start two MPI ranks, which must find each other: those of mpi4py where that can be. The MPI
-    that mpi4py loads must be that of the usual launcher."""
+    """Start two MPI ranks, which must find each other, by mpi4py if its MPI is the usual launcher's."""
     words = _words(site, name)
     program = find_program(words[0])
     get = f"{sys.executable} -m pip install 'diel[mpi]', or load your site's MPI module"

@@ -378,8 +378,7 @@ class Report(BaseModel):
 
 
 class Ear:
-    """A port that is open inside the `with` block, and the reports heard there, by pool. It believes only
-    what proves that it knows the token."""
+    """A port, open inside the `with` block, and the reports heard there, by pool, of who knows the token."""
 
     def __init__(self) -> None:
         self.token = secrets.token_hex(32)

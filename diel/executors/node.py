@@ -223,8 +223,7 @@ class Controllers:
         return not self._is_superseded() and self.heartbeat() != heartbeat
 
     def is_lost(self) -> bool:
-        """Return whether that controller is gone. One that died on another host seems alive a while, so this
-        waits for its next heartbeat."""
+        """Return whether that controller is gone; of one on another host only its next heartbeat tells."""
         heard = self.heartbeat()
         while self.is_driven():
             if self.heartbeat() != heard:
@@ -253,8 +252,7 @@ class Controllers:
 
 class Orphans:
     """The tasks of one node's share of a block, once the block's controller is gone. The next controller
-    hears nothing of them from Parsl: the keeper records in a segment of its own what became of those whose
-    worker died."""
+    hears nothing of them from Parsl: the keeper records in a segment of its own those whose worker died."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._paths = RunPaths(Path(environ["DIEL_RUN_DIR"]))

@@ -45,8 +45,7 @@ LOOK = 0.05
 ANSWER = 20
 """Seconds that Parsl's interchange has to answer a question."""
 NO_QUESTION = "127.0.0.1"
-"""An address to begin with: without one Parsl asks a server on the internet for this host's, and waits for up
-to half a minute where nothing answers."""
+"""An address to begin with: else Parsl asks a server on the internet for this host's, up to half a minute."""
 INTERCHANGE = "parsl.executors.high_throughput.interchange"
 POOL = DEFAULT_LAUNCH_CMD.replace(
     "process_worker_pool.py",

@@ -91,8 +91,7 @@ def _remove(path: Path) -> None:
 
 
 NOISE = ("ignore::RuntimeWarning:runpy", "ignore::UserWarning:multiprocessing.resource_tracker")
-"""Python's warnings about preloaded modules and killed pools: the end of a block's output should say why the
-block ended."""
+"""Python's warnings about preloaded modules and killed pools, which would hide why a block ended."""
 
 
 def _prepare_pool() -> None:

@@ -90,8 +90,7 @@ class BlockWait(NamedTuple):
 
 
 def wait_for_block(run: RunReader, stage: str, index: int | None = None) -> BlockWait | None:
-    """Return what ready tasks of a stage, or one of them, wait for. None on a site without a scheduler, and
-    while no controller drives the run."""
+    """Return what ready tasks of a stage wait for; None without a scheduler, or a controller of the run."""
     site = _site(run)
     shape = None if site is None else _shape(run, site, stage, index)
     if site is None or shape is None or run.state is not RunState.RUNNING:

@@ -67,8 +67,7 @@ class Lazily(UserDict[str, Any]):
 
 
 class ExpressionError(HintedError):
-    """An expression that cannot be read or evaluated. `offset` counts the characters of the text before the
-    place of the error."""
+    """An expression that cannot be read or evaluated. `offset` is the place of the error in the text."""
 
     def __init__(self, message: str, offset: int = 0, hint: str = "") -> None:
         super().__init__(message, hint)
@@ -257,6 +256,10 @@ _ADVICE = (
     (r"\|\|", "write `or` for ||"),
     (r"\?", "write `a if condition else b` for a choice"),
     (r"\|", "write `or` for |; there are no filters"),
+    (
+        r"(?<![\w.])\d[\w.]*\s*(?!(?:if|else|and|or|in|is|not|for)\b)[^\W\d]",
+        "a number has the units of what it meets: write it in these, and without them",
+    ),
 )
 
 

@@ -13,8 +13,7 @@ Point = tuple[int, ...]
 
 class Gathered(list[Any]):
     """The values of several tasks along axes, each with its point. It is a list, so that what only counts or
-    shows values needs to know nothing of it. A slice keeps the points; a key, as in `a.fit.slope`, is read of
-    each value."""
+    shows values needs to know nothing of it. A slice keeps the points; a key is read of each value."""
 
     __slots__ = ("axes", "picks", "points")
 
@@ -26,8 +25,7 @@ class Gathered(list[Any]):
         picks: tuple[str, ...] = (),
     ) -> None:
         """Gather values. `points`: a tuple for each, with a number for each axis; else raise ValueError.
-        `picks` says what chose these points, as the best five of a search, a slice or a condition: another
-        set than all of them."""
+        `picks` says what chose these points, as the best five of a search, a slice or a condition."""
         super().__init__(values)
         if len(points) != len(self):
             raise ValueError(f"{len(self)} values at {len(points)} points")
@@ -134,8 +132,7 @@ def pointwise(
 
 
 def truth(value: Any) -> bool:
-    """Return whether a value counts as true. Raise Unfit for one that is true or false at each point, and
-    NullOperand for null."""
+    """Return whether a value counts as true. Raise Unfit for one at each point, NullOperand for null."""
     if isinstance(value, Gathered):
         message = f"one truth is needed here, and this is a value for each point of {', '.join(value.axes)}"
         raise Unfit(message, "write all(...), any(...), or compare mean(...)")

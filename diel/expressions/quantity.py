@@ -1,7 +1,6 @@
 """Sizes and durations in expressions: `2GiB * n`, `1h30m`. They keep their unit through a computation.
 
-A quantity is a number with powers of bytes and of seconds, so that a size over a rate is a duration, and a
-size plus a duration is refused.
+A quantity is a number with powers of bytes and of seconds: a size over a rate is a duration.
 """
 
 import math
@@ -40,7 +39,7 @@ def _of_same_unit(compute: Callable[..., float]) -> "Callable[..., Quantity]":
 
 
 @total_ordering
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Quantity:
     """A size, a duration, or what became of them: a rate, an area."""
 
@@ -70,6 +69,9 @@ class Quantity:
             return format_duration(self.number)
         units = zip(("bytes", "seconds"), (self.size, self.time), strict=True)
         return f"{self.number:g} {'·'.join(f'{u}^{p}' if p != 1 else u for u, p in units if p)}"
+
+    def __repr__(self) -> str:
+        return str(self) if self.size or self.number >= 1 else self.text
 
     def __mul__(self, other: Any) -> Any:
         if isinstance(other, Quantity):
@@ -142,14 +144,13 @@ def _alike(mine: Quantity, other: Any) -> Quantity:
         raise TypeError
     if type(other) is int and other == 0:  # where a sum begins
         return mine.of(0)
-    pair = f"{other} and {mine}" if isinstance(other, Quantity) else f"{mine} and the plain number {other}"
+    pair = f"{other!r} and {mine!r}" if isinstance(other, Quantity) else f"{mine!r} and a plain number"
     hint = "a size goes with a size, a duration with a duration; divide, or multiply by a unit such as 1s"
-    raise Undefined(f"cannot compare, add or subtract {pair}", hint)
+    raise Unfit(f"cannot compare, add or subtract {pair}", hint)
 
 
 def literals(text: str) -> tuple[str, dict[int, Quantity]]:
-    """Return the text with a name of equal length for each size and duration outside quotes, and these by
-    place. Raise ValueError for one that is too large."""
+    """Return the text with names as long for sizes and durations, and these by place. Raise ValueError."""
     quantities: dict[int, Quantity] = {}
 
     def name(match: re.Match[str]) -> str:

@@ -2,8 +2,9 @@
 
 import contextlib
 import json
+import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,32 +12,56 @@ import numpy
 from ase.io import extxyz, iread
 from ase.stress import voigt_6_to_full_3x3_stress
 
+from diel.cells import BadCell, column_values, lost_spelling
 from diel.formats.node import BadData, Content, FileArray
 
 _KINDS = {"R": "f8", "I": "i8", "S": "U", "L": "?"}
 
 
 @contextlib.contextmanager
-def open_frames(path: str, inside: str) -> Iterator[Content]:
+def open_frames(path: str, types: Mapping[str, str]) -> Iterator[Content]:
     """Open what all frames say in line two, `atoms`, and lazily what each atom has, such as `pos`."""
     frames = list(_frames(path))
     shared = [key for key in (frames[0] if frames else {}) if all(key in frame for frame in frames)]
     arrays: dict[str, FileArray] = {}
     for key in shared:
         if key != "Properties":
-            values = [frame[key] for frame in frames]
-            mixed = len({isinstance(value, str) for value in values}) > 1
-            items = numpy.array(values, object if mixed else None)
-            arrays[key] = FileArray(items.shape, items.dtype, partial(iter, [((0,) * items.ndim, items)]))
-    properties = str(frames[0].get("Properties", "species:S:1:pos:R:3")).split(":") if frames else []
+            arrays[key] = _column(key, [frame[key] for frame in frames], types.get(key))
+    properties = str(frames[0].get("Properties", ["species:S:1:pos:R:3"])[0]).split(":") if frames else []
     for name, kind, width in zip(properties[::3], properties[1::3], properties[2::3], strict=True):
         sizes = () if width == "1" else (int(width),)
-        atoms = sum(int(frame["atoms"]) for frame in frames)
-        arrays[name] = FileArray((atoms, *sizes), numpy.dtype(_KINDS[kind]), partial(_of_atoms, path, name))
+        atoms = sum(frame["atoms"][0] for frame in frames)
+        shape, dtype = (atoms, *sizes), numpy.dtype(_KINDS[kind])
+        arrays[name] = FileArray(shape, dtype, partial(_of_atoms, path, name), axes=("atom",))
     yield arrays
 
 
-def _frames(path: str) -> Iterator[dict[str, Any]]:
+def _column(key: str, frames: Sequence[tuple[Any, str]], kind: str | None) -> FileArray:
+    """Return what frames say for a key: of its declared type, or of one as in CSV, so that ids stay texts."""
+    values, lost = [value for value, _ in frames], None
+    of_bool = kind in (None, "bool") and all(isinstance(value, bool) for value in values)
+    if not of_bool and all(isinstance(value, bool | str | numpy.number) for value in values):
+        cells = [value if isinstance(value, str) else text for value, text in frames]
+        try:
+            made = column_values(cells, kind)
+        except BadCell as error:
+            raise BadData(f"frame {error.row + 1}: {key} is {error}") from None
+        if kind is None and isinstance(made[0], str) and not any(map(_is_text, values, cells)):
+            made = [value.item() for value in values]  # the format has more numbers than CSV: `.5`, `NaN`
+        values, lost = made, None if kind else lost_spelling(cells, made)
+    mixed = len({isinstance(value, str) for value in values}) > 1
+    items = numpy.array(values, object if mixed else None)
+    exact = partial(numpy.array, values, object) if items.dtype.kind == "f" else None
+    return FileArray(items.shape, items.dtype, partial(iter, [((0,) * items.ndim, items)]), exact, lost=lost)
+
+
+def _is_text(value: Any, cell: str) -> bool:
+    """Return whether a value is none of the format's numbers, or a whole one with other digits: an id."""
+    return not isinstance(value, numpy.number) or (not cell.strip("+-_0123456789") and str(value) != cell)
+
+
+def _frames(path: str) -> Iterator[dict[str, tuple[Any, str]]]:
+    """Yield what each frame says, by its keys: as ASE reads it, and as it is written."""
     with open(path, encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
@@ -47,7 +72,14 @@ def _frames(path: str) -> Iterator[dict[str, Any]]:
             lines = sum(1 for _, _ in zip(range(atoms), file, strict=False))
             if comment is None or lines < atoms:
                 raise BadData(f"its last frame is cut short: {lines} of {atoms} atoms")
-            yield {"atoms": atoms, **extxyz.key_val_str_to_dict(comment)}
+            marked = re.sub(
+                r"(?<!\\)(\s*=\s*)", "\0\\1\0", comment
+            )  # so that ASE takes no value for a number
+            texts = extxyz.key_val_str_to_dict(marked)
+            frame = {"atoms": (atoms, line.strip())}
+            for key, value in extxyz.key_val_str_to_dict(comment).items():
+                frame[key] = value, str(texts.get(f"{key}\0", value)).replace("\0", "")
+            yield frame
 
 
 def _of_atoms(path: str, name: str) -> Iterator[tuple[tuple[int, ...], Any]]:

@@ -29,11 +29,13 @@ class FileArray(NamedTuple):
     pieces: Callable[[], Iterator[tuple[tuple[int, ...], Any]]]
     """Its items as arrays in their order, each with the place where it begins."""
     masked: Callable[[], Any] | None = None
-    """All its items, if some can be missing: these are masked, and NaN in `pieces`."""
+    """All its items, if some can be missing, which are masked, and NaN in `pieces`, or be no double."""
     units: str = ""
     """As the file names them."""
     axes: tuple[str, ...] = ()
     """The names of its coordinates."""
+    lost: tuple[str, Any] | None = None
+    """The first number that is not written as in its file, as 1.1 for `1.10`."""
 
     @property
     def word(self) -> str:
@@ -78,8 +80,8 @@ def _read_within(read: Callable[[Any], Any], place: int, rest: tuple[Any, ...]) 
 
 
 @contextlib.contextmanager
-def opened(path: str, inside: str | None = None) -> Iterator[Content]:
-    """Open what is in a file, or at a place in it. Raise BadData, also where its library is missing."""
+def opened(path: str, inside: str | None = None, types: Mapping[str, str] | None = None) -> Iterator[Content]:
+    """Open a file, or a place in it; `types` are declared. Raise BadData, also without its library."""
     file = os.path.basename(path)
     if missing := lacking(path):
         raise BadData(f"to read {file} takes {missing}")
@@ -88,9 +90,10 @@ def opened(path: str, inside: str | None = None) -> Iterator[Content]:
         raise BadData(
             f"{file} {parts if os.path.isdir(path) else 'has the suffix of no data that diel reads'}"
         )
-    _, _, room, reader = LIBRARIES[suffix_of(path)]
+    form, _, room, reader = LIBRARIES[suffix_of(path)]
+    place = (types or {}) if form == "frames" else inside or "/"
     try:
-        with getattr(importlib.import_module(f"diel.formats.{room}"), reader)(path, inside or "/") as content:
+        with getattr(importlib.import_module(f"diel.formats.{room}"), reader)(path, place) as content:
             yield content
     except BadData as error:
         raise BadData(f"{file}: {error}") from error
@@ -109,11 +112,13 @@ def at(members: Mapping[str, Any], inside: str) -> Any:
         raise BadData(f"there is no '{inside}' in it; it has: {has}") from None
 
 
-def rows_of(path: str, inside: str | None, columns: tuple[str, ...] | None) -> list[Any]:
-    """Return the rows of a table, or the items of an array, as JSON values. Raise BadData."""
-    with opened(path, inside) as content:
+def rows_of(
+    path: str, inside: str | None, columns: tuple[str, ...] | None, types: Mapping[str, str] | None = None
+) -> tuple[list[Any], dict[str, tuple[str, Any]]]:
+    """Return a table's rows, or an array's items, as JSON values; and `FileArray.lost`. Raise BadData."""
+    with opened(path, inside, types) as content:
         if isinstance(content, FileArray):
-            return _items("it", content)
+            return _items("it", content), {}
         nodes = {name: at(content, name) for name in columns or _columns_of(content, format_of(path))}
         lengths = {name: node.shape[0] if node.shape else 0 for name, node in nodes.items()}
         if len(set(lengths.values())) > 1 or any(len(node.shape) != 1 for node in nodes.values()):
@@ -122,13 +127,14 @@ def rows_of(path: str, inside: str | None, columns: tuple[str, ...] | None) -> l
         if not nodes and format_of(path) != "frames":
             raise BadData("there are no columns in it; name a place with an array or columns: FILE:/PLACE")
         lists = [_items(name, node) for name, node in nodes.items()]
-        return [dict(zip(nodes, row, strict=True)) for row in zip(*lists, strict=True)]
+        rows = [dict(zip(nodes, row, strict=True)) for row in zip(*lists, strict=True)]
+        return rows, {name: node.lost for name, node in nodes.items() if node.lost}
 
 
 def _columns_of(content: Mapping[str, FileArray], form: str | None) -> list[str]:
     """Return the columns: the arrays with one size; of frames, the arrays with one number for each."""
     flat = [name for name, array in content.items() if len(array.shape) == 1]
-    return [name for name in flat if form != "frames" or content[name].shape == content[flat[0]].shape]
+    return [name for name in flat if form != "frames" or not content[name].axes]
 
 
 def _items(name: str, node: FileArray) -> list[Any]:
@@ -140,16 +146,13 @@ def _items(name: str, node: FileArray) -> list[Any]:
         import numpy  # here: it is loaded
 
         texts = numpy.datetime_as_string(array).tolist()
-        return [None if text == "NaT" else _without_zeros(text) for text in texts]
+        plain = (text.rstrip("0").rstrip(".") if "." in text else text for text in texts)
+        return [None if text == "NaT" else text for text in plain]
     items = array.tolist() if array.dtype.kind != "m" else list(array)
     try:
         return [_plain(item) for item in items]
     except TypeError as error:
         raise BadData(f"{name} holds {error}; expected numbers, texts or dates") from None
-
-
-def _without_zeros(text: Any) -> Any:
-    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _plain(item: Any) -> Any:

@@ -194,8 +194,7 @@ def _filled(dtype: Any, piece: Any) -> Any:
 
 
 def _decoded(words: Mapping[str, str], piece: Any) -> Any:
-    """Return the times, durations or truths that numbers stand for; those of a calendar of its own are
-    objects of cftime. Raise BadData where they stand for none."""
+    """Return the times, durations or truths that numbers stand for, perhaps of cftime. Raise BadData."""
     import xarray  # here: few files have times
 
     known, units = numpy.ma.masked_invalid(piece), words.get("units", "")

@@ -468,8 +468,7 @@ def _plain(value: Any) -> Any:
 
 
 def _count_usage(totals: dict[str, float], usage: "UsageFacts", seconds: float) -> None:
-    """Add one attempt. `tasks` counts those that were measured, `seconds` their time. A peak of memory that
-    the kernel could not tell from the worker's is left out."""
+    """Add one attempt: `tasks` counts measured ones, `seconds` their time, no peak of the worker's own."""
     totals["tasks"] = totals.get("tasks", 0) + 1
     totals["seconds"] = totals.get("seconds", 0.0) + seconds
     for key in _SUMS:

@@ -1,8 +1,7 @@
 """The journal on the disk: segments, each an append-only file of one writer.
 
 A writer appends whole lines of JSON with one write call each. A line that a kill tore is always the last of
-its file, and a reader leaves it alone until it ends in a newline. Workers write and read segments, too, and
-do not load the fold.
+its file, and a reader leaves it alone until it ends in a newline. Workers do so, too.
 """
 
 import json

@@ -39,8 +39,7 @@ def look_at(paths: RunPaths) -> Reader:
 
 
 def read_behind_flaws(paths: RunPaths) -> Reader:
-    """Read the same of a damaged journal, each record looked at first, so that none is half in the fold.
-    Raise UsageError where more than `MOST_FLAWS` are damaged."""
+    """Read the same of a damaged journal, whole records alone. Raise UsageError beyond `MOST_FLAWS`."""
     from diel.journal.form import refuse_damaged  # types that a good journal does not need
 
     reader = Reader(paths, History())

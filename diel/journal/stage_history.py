@@ -15,8 +15,7 @@ _STATES = tuple(TaskState)
 LEFT_BY_AXIS = 2
 """A task's point never came: the loop or search ended before it, or its trial was pruned."""
 _LEFT = {"when": 1, "axis": LEFT_BY_AXIS, "service": 1}
-"""Why a skipped task is not a failure. `when`: its own, or that of a task it reads, left it out; `service`:
-nobody needed it."""
+"""Why a skipped task is no failure. `when`: its own or that of what it reads; `service`: nobody asked."""
 
 
 def ranges(indices: Iterable[int]) -> list[list[int]]:

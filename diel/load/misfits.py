@@ -48,8 +48,7 @@ QUOTED = "put it in quotes: '{text}'"
 
 
 def check(data: dict[str, Any], model: type[M]) -> tuple[M | None, list[Violation]]:
-    """Return the model, if only keys are wrong, and all misfits: unknown keys count as those that were
-    meant."""
+    """Return the model, if only keys are wrong, and all misfits: unknown keys count as the nearest."""
     misfits: dict[tuple[Key, str], Violation] = {}
     renamed: dict[Key, Key] = {}
     for turn in range(_ROUNDS):

@@ -50,8 +50,7 @@ def find_spec(name: str) -> ModuleSpec | None:
 
 
 def follow(module: str, name: str) -> tuple[Path, str] | None:
-    """Return the file that defines a name of an importable module, and its name there; None where code makes
-    it while it runs. Raise Absent if there is none."""
+    """Return the file that defines a name, and its name there; None if code makes it. Raise Absent."""
     visited: dict[tuple[str, str], Path] = {}
     try:
         return _follow(module, name, visited)

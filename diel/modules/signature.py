@@ -67,8 +67,7 @@ class Signature(NamedTuple):
         return self._replace(returns=types, artifacts=artifacts, arrays=arrays)
 
     def check(self, params: Mapping[str, Any], deferred: Container[str]) -> list[tuple[str | None, str, str]]:
-        """Return what is wrong with values for the parameters: (parameter or None, message, hint). Of names
-        in `deferred` the value is only known at run time."""
+        """Return what is wrong with values, but `deferred` ones: (parameter or None, message, hint)."""
         if self.loose:
             return []
         problems: list[tuple[str | None, str, str]] = []

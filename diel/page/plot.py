@@ -168,8 +168,7 @@ def cell(value: Any) -> Cell:
 
 def kind_of(values: Iterable[Any], *, spaced: bool = True) -> Kind:
     """Return what a column holds: numbers, numbers on a logarithmic scale, or names. Numbers are logarithmic
-    where they span two decades and lie more evenly there (`spaced`), or span three of them, as a result
-    can."""
+    where they span two decades and lie more evenly there (`spaced`), or span three of them."""
     distinct = list(dict.fromkeys(value for value in values if value is not None))
     if not distinct or not all(map(is_finite, distinct)):
         return "name"

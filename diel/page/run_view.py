@@ -136,8 +136,7 @@ def _chosen(history: StageHistory, domain: Domain | None, most: int) -> tuple[Se
 
 
 def choose(domain: Domain, most: int, candidates: Sequence[int] | None = None) -> tuple[Sequence[int], str]:
-    """Return at most so many tasks: those at every n-th point of each axis, so that grids stay grids. Where
-    `candidates` are few of a domain, take every n-th of them."""
+    """Return at most so many tasks: at every n-th point of each axis, or every n-th of few `candidates`."""
     if candidates is not None and len(candidates) < domain.size // 2:
         step = -(-len(candidates) // most)
         return candidates[::step], f"every {_nth(step)} of {counted(len(candidates), 'result')} is drawn"

@@ -61,8 +61,7 @@ _FORM = {"epoch": COUNT, "host": TEXT, "pid": COUNT, "started": NUMBER}
 
 
 def read_lease(paths: RunPaths) -> tuple[Lease, float] | None:
-    """Return the lease and the age of its heartbeat in seconds; None if none was ever taken. A controller
-    that has not written the lease yet is known by its segment."""
+    """Return the lease, if only by a controller's segment, and the seconds since its heartbeat, or None."""
     held = _read(paths)
     after = paths.controller_segment(1 if held is None else held[0].epoch + 1)
     if after.exists():
@@ -105,8 +104,7 @@ def time_at(folder: Path) -> float:
 
 
 def is_alive(lease: Lease, age: float) -> bool:
-    """Return whether a controller is alive: by its process if visible from here, else by its heartbeat: then
-    it is believed to live until it was silent for long."""
+    """Return whether a controller is alive: by its process if visible from here, else by its heartbeat."""
     verdict = _process_lives(lease)
     return age < SILENCE if verdict is None else verdict
 

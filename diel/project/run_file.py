@@ -154,8 +154,7 @@ def reason(error: OSError | ValueError) -> str:
 
 
 def refuse_copied(paths: RunPaths) -> None:
-    """Refuse to go on in a project that was moved or copied: the run names files where it was made. Raise
-    UsageError."""
+    """Raise UsageError in a project that was moved or copied: the run names files where it was made."""
     run = read_run_file(paths)
     place = os.path.relpath(run.root, os.path.realpath(run.folder)) if run.root else os.pardir
     if place.startswith(os.pardir) or run.root == str(paths.root.resolve()):

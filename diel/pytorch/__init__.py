@@ -338,8 +338,7 @@ def train(
 
 
 def outputs(network: torch.nn.Module, inputs: torch.Tensor, batch: int, device: torch.device) -> torch.Tensor:
-    """Return a network's outputs for some rows, in single precision on the CPU, as the model's readers get
-    them."""
+    """Return a network's outputs for some rows as the model's readers get them: single, on the CPU."""
     network.eval()
     with torch.no_grad():
         return torch.cat([network(part.to(device).float()).cpu() for part in torch.split(inputs, batch)])

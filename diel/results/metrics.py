@@ -24,8 +24,7 @@ from diel.values import is_finite
 def list_metrics(
     run: RunReader, stage: str, limit: int | None = None, at: Mapping[str, Any] | None = None
 ) -> Listing:
-    """Return a row for each value that a task of the stage reported: point, attempt, step, metric, value.
-    Raise UsageError for a stage or point that is not there."""
+    """Return a row for each value reported: point, attempt, step, metric, value. Raise UsageError."""
     run.check_stage(stage, "metrics are a stage's; ")
     names, total = run.setting_names(stage), run.history.stage(stage).total
     indices = picked_tasks(run, stage, range(total), at) if at else range(total)
@@ -46,8 +45,7 @@ def list_metrics(
 
 
 def reported(run: RunReader, stage: str, indices: Container[int]) -> Iterator[tuple[int, int, Metric]]:
-    """Yield what these tasks of a stage reported, each with its task and attempt. What is from the cache is
-    read in the run that made it."""
+    """Yield what tasks of a stage reported, with task and attempt; of the cache, in the run that made it."""
     own = (place for place in _attempts(run.paths, stage) if place[0] in indices)
     folders = {place: run.paths.task_dir(stage, *place) for place in own}
     cached = run.history.stage(stage).states.count(TaskState.CACHED)

@@ -66,8 +66,7 @@ class RunReader:
 
     def __init__(self, paths: RunPaths, followed: History | None = None, *, careful: bool = False) -> None:
         """Read the run. A history that a reader follows is taken as it is, and the journal not folded again.
-        With care each record is looked at, and what is damaged left out: `flaws` says what. It takes
-        longer."""
+        With care each record is looked at, and what is damaged left out: `flaws` says what."""
         self.paths = paths
         self.flaws: Sequence[str] = ()
         """What is wrong with the journal. Without care, only lines that are no records."""
@@ -396,7 +395,7 @@ class RunReader:
             self.graph.depth[name],
             domain or UNKNOWN,
             points,
-            partial(self.workflow.units_of, name),
+            partial(self.workflow.units_read, name),
             adaptive=tuple(self.adaptive[label] for label in spec.over if label in self.adaptive),
             void=name in self.void,
             omitted={index for index, reason in enumerate(history.left_out) if reason},

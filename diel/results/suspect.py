@@ -57,8 +57,7 @@ def reached(
 
 
 def tasks_reading(link: Link, tasks: Collection[int]) -> Iterator[int]:
-    """Yield the tasks that read any of these along a link. Told once for each group: a million tasks may read
-    the same one."""
+    """Yield the tasks that read any of these along a link, once for each group, which millions may read."""
     verdicts: dict[Group, bool] = {}
     for index in range(link.down.size) if link.up.known and tasks else ():
         group = link.group_of_downstream(index)

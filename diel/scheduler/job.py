@@ -11,8 +11,7 @@ from diel.errors import DielError
 
 
 class SchedulerBusy(DielError):
-    """The scheduler does not answer, or its answer makes no sense: ask again later. This says nothing about a
-    job."""
+    """The scheduler does not answer, or makes no sense: ask again later. It says nothing about a job."""
 
 
 class SchedulerRefused(DielError):

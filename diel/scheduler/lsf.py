@@ -125,8 +125,7 @@ class Lsf(BatchScheduler):
 
 
 def parse_jobs(answer: Answer) -> Iterator[tuple[str, str, JobStatus]]:
-    """Id, name and state of each job in an answer of bjobs. Raise SchedulerBusy for a line that is not a
-    job."""
+    """Id, name and state of each job in an answer of bjobs. Raise SchedulerBusy for any other line."""
     for line in answer.out.splitlines():
         if not line.strip() or re.match(r"Job <\d+> is not found", line) or _NONE.match(line):
             continue

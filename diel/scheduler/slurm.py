@@ -108,8 +108,7 @@ class Slurm(BatchScheduler):
         )
 
     def try_out(self, script: Path) -> None:
-        """Nothing is queued. sbatch says nothing of a time beyond the partition's limit: such a job is
-        queued, and waits for ever."""
+        """Nothing is queued. Of a time beyond the partition's limit sbatch says nothing: such a job waits."""
         answer = self.hand_over(script, "sbatch", "--test-only")
         if answer.code == 0:
             return
@@ -165,8 +164,7 @@ class Slurm(BatchScheduler):
 
 
 def parse_squeue(text: str) -> Iterator[tuple[str, str, JobStatus]]:
-    """Id, name and state of each job in squeue's answer. Raise SchedulerBusy for a line that is not a
-    job."""
+    """Id, name and state of each job in squeue's answer. Raise SchedulerBusy for any other line."""
     for line in text.splitlines():
         if not line.strip():
             continue

@@ -68,8 +68,7 @@ class Torque(Qsub):
         return [entry for entry in jobs if ids or entry[1].get("Job_Owner", "").split("@")[0] == own]
 
     def parse_qstat(self, answer: Answer) -> list[tuple[str, dict[str, str]]]:
-        """Id and attributes of each job in an answer of `qstat -f`. Raise SchedulerBusy for anything
-        else."""
+        """Id and attributes of each job in an answer of `qstat -f`. Raise SchedulerBusy for all else."""
         if answer.code not in SETTLED:
             raise SchedulerBusy(f"qstat: {self.words(answer)}")
         jobs: list[tuple[str, dict[str, str]]] = []

@@ -295,8 +295,7 @@ def study_of(
 def frozen(
     trial: Trial, parameters: Mapping[str, Hyperparameter], reported: Mapping[int, float]
 ) -> FrozenTrial:
-    """Return a trial as Optuna keeps it: a pruned one has its last report for its value. Hyperparameters
-    outside their distributions are attributes `hp.NAME`."""
+    """Return a trial as Optuna keeps it, with attributes `hp.NAME` for what is outside its distribution."""
     values = trial.values or None
     if trial.state is TrialState.PRUNED and reported and not values:
         values = [reported[max(reported)]]

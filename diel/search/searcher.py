@@ -69,8 +69,7 @@ class Searcher(ABC):
         return False
 
     version: ClassVar[str] = ""
-    """Of the library that draws. If there is one, a searcher can be pickled, and a resumed run need not draw
-    again what another process of the same version has drawn."""
+    """Of the library that draws: by one, a searcher can be pickled, for processes of the same version."""
 
     def replay(self, course: Course, start: int = 0) -> None:
         """Restore the state of the searcher that made a course, of which it has heard what is `start`."""

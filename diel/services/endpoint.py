@@ -1,7 +1,6 @@
 """Where a replica of a service is, and its state: one small file, written by the worker that runs it.
 
-Consumers, the controller and `status` read it. The token lies beside these files, in one of its own that
-nobody but its owner may read.
+Consumers, the controller and `status` read it. The token lies beside these files; only its owner may read it.
 """
 
 import contextlib
@@ -116,8 +115,7 @@ def variable_of(service: str) -> str:
 
 def variables(paths: RunPaths, services: Mapping[str, Iterable[int]] | None, index: int) -> dict[str, str]:
     """Return the variables of a consumer about its services, by their replicas' task indices. Consumers take
-    turns by their own `index`. Without a ready replica, the URLs are those where they were last, or are to
-    be."""
+    turns by their own `index`. Without a ready replica, the URLs are the last or coming ones."""
     env: dict[str, str] = {}
     for name, replicas in (services or {}).items():
         read = (read_endpoint(endpoint_file(paths, name, replica)) for replica in replicas)

@@ -31,8 +31,7 @@ _CAUSES = (("memory", ("memory",)), ("walltime", ("walltime",)), ("GPU", ("gpus_
 
 
 class Demand:
-    """What the tasks of one stage ask for, by expressions. Its methods raise Misfit, and ExpressionError
-    where the demand cannot be parsed."""
+    """What a stage's tasks ask for, by expressions. Methods raise Misfit, or ExpressionError for bad ones."""
 
     def __init__(
         self, document: Document, site: Site, name: str, words: Words, later: Collection[Place] = ()

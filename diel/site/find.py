@@ -100,8 +100,7 @@ def _extended(source: Source, data: Data, base: str, folder: Path, chain: Paths)
 
 
 def detect() -> str:
-    """Return the generic site of the scheduler that answers here; `local` if none does. Raise UsageError if
-    several answer."""
+    """Return the site of the scheduler that answers here, `local` if none. Raise UsageError for several."""
     from diel.scheduler.scheduler import find_dialects  # here: few commands ask for it
 
     dialects = find_dialects()
@@ -122,8 +121,7 @@ def read_kept_site(paths: RunPaths) -> Site:
 
 
 def _anchored(site: Site, data: Data, folder: Path) -> tuple[Site, Data]:
-    """Return a site and its keys as written, environments' paths absolute. A file that extends it, from
-    another folder, then inherits them as they are meant."""
+    """Return a site and its keys as written, but for absolute paths of environments, which others inherit."""
     entries = {name: entry.beside(folder.absolute()) for name, entry in site.environments.items()}
     written = {name: entry.model_dump(mode="json", exclude_unset=True) for name, entry in entries.items()}
     return site.model_copy(update={"environments": entries}), {**data, "environments": written}

@@ -33,8 +33,7 @@ def read_user_file(path: Path) -> UserFile:
 
 
 def addresses(site: Site, own: Path) -> tuple[Notify, ...]:
-    """Whom a run on a site tells, by its file and the user's `own`. Raise SpecError, and UsageError where
-    Apprise is needed and absent."""
+    """Whom a run on a site tells, by its file and the user's `own`. Raise SpecError or UsageError."""
     listed = (*site.notify, *read_user_file(own).notify)
     if any(address.apprise for address in listed) and find_spec("apprise") is None:
         raise UsageError("`notify` has an address for Apprise, which is not here: pip install 'diel[notify]'")

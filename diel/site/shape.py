@@ -174,8 +174,7 @@ def memory_of(pool: Pool) -> int:
 
 
 def lacks(pool: Pool, resources: Resources, *, scheduled: bool = False) -> list[str]:
-    """List what a task asks for but a pool lacks, each as `asks for 5 nodes, and it has 4`. `scheduled` says
-    whether a scheduler bounds how long a block may last."""
+    """List what a task asks for but a pool lacks, time if `scheduled`: `asks for 5 nodes, and it has 4`."""
     nodes = nodes_of(resources)
     cores, gpus = -(-resources.cores // nodes), -(-resources.gpus // nodes)
     memory, walltime = resources.memory or 0, (resources.walltime or 0.0) if scheduled else 0.0
@@ -264,8 +263,7 @@ def chosen_launcher(site: Site, pool: str, resources: Resources) -> tuple[str, .
 
 
 def launcher_words(site: Site, pool: str, resources: Resources) -> tuple[str, ...]:
-    """Return the words that start a task's ranks; empty for a name unknown to the site. {hosts} stays: only
-    the worker knows the nodes that the task was given."""
+    """Return the words that start a task's ranks, with {hosts} for the worker; empty for an unknown name."""
     chosen = chosen_launcher(site, pool, resources)
     words = site.launchers.get(chosen, ()) if isinstance(chosen, str) else chosen
     nodes = nodes_of(resources)

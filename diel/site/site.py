@@ -43,8 +43,7 @@ _PLACE = re.compile(r"[\w\s.-]*")
 
 
 def job_word(text: str) -> str:
-    """Return an account or a queue: one word that neither a shell nor a reader of directives splits. Raise
-    Flaws."""
+    """Return an account or a queue, which no shell or reader of directives may split. Raise Flaws."""
     if not _NAME.fullmatch(text):
         hint = "it can have letters, digits and _ . @ : + / = , % - (the last not at its start)"
         raise refuse(f"expected one word as the scheduler has it, found {quote(text)}", hint)

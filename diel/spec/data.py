@@ -243,8 +243,7 @@ def target_flaw(path: str) -> str:
 class Output(Exported, Extracted, Contract):
     """Exactly one of a file, files, a value and a stream; a text alone is short for `{path: TEXT}`.
 
-    An output of a Python module has none of the four: the module returns it, and what stands here is
-    its contract.
+    An output of a Python module has none of the four: the module returns it, and this is its contract.
     """
 
     path: str | None = optional("File in the task's directory, relative to it.")

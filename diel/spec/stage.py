@@ -312,8 +312,7 @@ class Stage(SpecModel):
         return self.model_copy(update={"resources": resources, "timeout": timeout})
 
     def as_asked(self, values: Mapping[Place, Any], later: Collection[Place] = ()) -> dict[str, Any]:
-        """Write a stage that asks for these values, as a file would; null leaves a key out. The least that is
-        valid stands in place of `later`, which only the run shows."""
+        """Write a stage that asks for these values, if not null; the least stands in place of `later`."""
         own = {"command": ("true",), "checkpoint": self.checkpoint}
         grace = {} if self.grace is None else {"grace": f"{self.grace}s"}
         return {**own, **grace, **with_values(without_demand(self._written, later), values)}

@@ -1,6 +1,6 @@
 """A workflow: the whole file."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
@@ -142,6 +142,16 @@ class Workflow(SpecModel):
         """Return the units of an output, or an axis' parameter: those of the output that made the axis."""
         if name in self.stages[stage].outputs:
             return self.stages[stage].outputs[name].units
+        return self._units_of_parameter(stage, name)
+
+    def units_read(self, reader: str, chain: Sequence[str]) -> str | dict[str, str] | None:
+        """Return the units of what a stage's expressions read by a dotted name; of an `until` without one."""
+        if chain[0] in self.stages:
+            return self.units_of(*chain) if len(chain) == 2 else None
+        own = reader and (len(chain) == 1 or (len(chain) == 2 and chain[0] in self.stages[reader].over))
+        return self._units_of_parameter(reader, chain[-1]) if own else None
+
+    def _units_of_parameter(self, stage: str, name: str) -> str | dict[str, str] | None:
         for axis in (self.axes[label] for label in self.stages[stage].over if label in self.axes):
             if isinstance(axis, Derived) and (axis.gives is None or name in (axis.gives or (name,))):
                 maker, _, output = axis.output.rpartition(".")

@@ -1,5 +1,4 @@
 """The state of a run: a pure view of its snapshot and of the records since.
 
-It asks no controller and no scheduler, and loads nothing heavy: the status of a run is there in a blink,
-whoever asks, on whatever host.
+It asks no controller and no scheduler, and loads nothing heavy: the status of a run is there in a blink.
 """

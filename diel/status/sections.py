@@ -34,10 +34,6 @@ def notice_lines(notices: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return lines
 
 
-def environment_lines(environments: Mapping[str, str]) -> list[str]:
-    return [f"environment {name}: {printable(text)}" for name, text in environments.items()]
-
-
 def unexported(exports: Mapping[str, Mapping[str, Any]]) -> str:
     """Return why something was not put in place, and what to do; empty if all was."""
     message = next((export["message"] for export in exports.values() if export["failed"]), "")
@@ -180,10 +176,6 @@ def is_doubted(status: Status) -> bool:
     return any(surrogate.audit and surrogate.audit.suspect for surrogate in asked_first(status).values())
 
 
-def _energy_lines(status: Status, view: View) -> list[str]:
-    return [f"energy: {status.energy_text}"] if status.energy or view.show_all else []
-
-
 SECTIONS = (
     Section(lambda status: status.axes, lambda status, view: axis_lines(status.axes, view.width, view.rows)),
     Section(
@@ -202,7 +194,11 @@ SECTIONS = (
     Section(lambda status: status.damaged, lambda status, view: list(status.damaged[: view.rows])),
     Section(
         lambda status: status.environments,
-        lambda status, view: [] if view.brief else environment_lines(status.environments),
+        lambda status, view: [
+            f"environment {name}: {printable(text)}"
+            for name, text in status.environments.items()
+            if not view.brief
+        ],
     ),
     Section(
         lambda status: any(stage.held for stage in status.stages),
@@ -227,7 +223,10 @@ SECTIONS = (
         lambda status: export_lines(status.exports),
         noted=True,
     ),
-    Section(lambda status: True, _energy_lines),
+    Section(
+        lambda status: True,
+        lambda status, view: [f"energy: {status.energy_text}"] if status.energy or view.show_all else [],
+    ),
     Section(lambda status: status.notices, lambda status, view: notice_lines(status.notices), noted=True),
 )
 

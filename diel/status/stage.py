@@ -338,8 +338,7 @@ def cause_of(failure: "Said") -> str:
 
 
 def used_text(usage: Mapping[str, Any], seconds: float | None, cores: int, memory: int | None = None) -> str:
-    """Return what an attempt used of what it had; empty if nothing was measured. `seconds` is how long it
-    took, `memory` what it asked for on all its nodes."""
+    """Return what an attempt used of its `seconds`, and of the `memory` of all its nodes, if measured."""
     parts = []
     if "cpu_seconds" in usage and seconds:
         parts.append(

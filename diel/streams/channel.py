@@ -245,8 +245,7 @@ class Channel:
         return self.groups[name]
 
     def fetch(self, position: int, most: int) -> list[bytes]:
-        """Items from a position on: at least one, at most `most`, not many more bytes than REPLY. Raise
-        Refused where they are gone from the disk."""
+        """Items from a position on: 1 to `most`, of about REPLY bytes. Raise Refused where they are gone."""
         if position < self.base:
             raise Refused(f"items below {self.base} of {self.name} are gone: it is not kept for replay")
         blocks: list[bytes] = []
@@ -276,8 +275,7 @@ class Channel:
             self._recent_bytes -= _memory(self._recent.popitem(last=False)[1])
 
     def spent(self) -> int:
-        """Return how many batches are in files that nobody needs: 0 if all is kept for replay. The newest
-        batch's file stays."""
+        """Return how many batches are in files that nobody needs, but the newest: 0 if all is for replay."""
         if self.replay or not self.groups or not self._files:
             return 0
         floors = [group.floor() for group in self.groups.values() if group.holds and not group.is_done]

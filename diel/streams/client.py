@@ -201,8 +201,7 @@ class Connection:
         self._wire.ask({"op": "facts"}, b"", lambda answer, block: done(answer["channels"]))
 
     def stop(self) -> None:
-        """End the broker; what is on disk stays. One that is gone before it answers has ended too. Raise
-        StreamError where there is none."""
+        """End the broker; what is on disk stays. Raise StreamError where there is none."""
         ended = threading.Event()
         number = self._wire.ask({"op": "stop"}, b"", lambda header, block: ended.set())
         contact = self._wire.contact

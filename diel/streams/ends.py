@@ -28,8 +28,7 @@ class Producer:
     """Puts items into a channel, as one member's attempt.
 
     `put` returns once the item is on its way; `flush` once the broker has all of them on the disk. A new
-    attempt of a member puts the same items again from the first: those that are known are dropped, and cost
-    nothing.
+    attempt of a member puts the same items again from the first: known ones are dropped.
     """
 
     def __init__(self, wire: Wire, channel: str, member: str, attempt: int, go_on: bool) -> None:
@@ -215,8 +214,7 @@ class Consumer:
     """Gets the items of a channel that fall to one member of a group.
 
     A new attempt of the member gets again, in the same order, what the one before got since its last
-    `commit`, and then goes on. Arrays are read-only: views of what came, or of the file that a large one
-    stands in.
+    `commit`, and then goes on. Arrays are read-only: views of what came, or of a file.
     """
 
     def __init__(
@@ -329,8 +327,7 @@ class Consumer:
                 return
 
     def commit(self) -> None:
-        """Mark all items so far as done: a new attempt of this member continues after them. Raise StreamError
-        where no broker answers."""
+        """Mark all items so far as done: a new attempt continues after them. Raise StreamError."""
         self._wire.call({"op": "commit", **self._who, "at": self._got})
 
     def close(self) -> None:

@@ -277,8 +277,7 @@ def kind_of_file_system(path: Path) -> str:
 
 
 def mapped(root: Path, reference: Buffer) -> memoryview:
-    """Return the bytes of an item in a file, mapped read-only, not copied. Raise StreamError where the file
-    is gone or shorter than it should be."""
+    """Return the bytes of an item in a file, mapped read-only. Raise StreamError if gone or too short."""
     place: dict[str, Any] = json.loads(bytes(reference[1:]))
     name, offset, size = str(place["file"]), int(place["offset"]), int(place["size"])
     if name.startswith("/") or ".." in name.split("/"):

@@ -2,8 +2,7 @@
 
 One broker writes at a time, and each begins a file of its own: what a killed one left half written is at
 the end of its last file, where readers stop. A record is two sizes (u32, little endian), header, block. A
-record counts once it is handed to the operating system: it survives the death of every process, not of the
-machine.
+record counts once it is handed to the operating system: it survives all processes, not the machine.
 """
 
 import json

@@ -1,8 +1,7 @@
 """What travels between clients and the broker of a run, and `streams/broker.json`, which says where it is.
 
 A message is a JSON object, and at most one block of bytes. A request has `id`, counted by its client, and
-`op`; its answer has the same `id`, or `error` beside it. Several items are one block with their sizes in
-`sizes`.
+`op`; its answer has the same `id`, or `error` beside it. Several items are one block with `sizes`.
 """
 
 import json

@@ -27,8 +27,7 @@ Place = tuple[str, str]
 
 
 class Readers:
-    """Counts who has read the outputs of some stages: tasks with a result, or left out by `when`. One that
-    failed may be tried again, and then needs what it reads."""
+    """Counts who has read the outputs of stages: tasks with a result, or left out; none that failed."""
 
     def __init__(self, links: Iterable[Link]) -> None:
         self.links: dict[Place, list[Link]] = {}

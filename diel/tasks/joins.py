@@ -17,8 +17,7 @@ from diel.tasks.results import MissingInput
 from diel.values import point_text
 
 Along = tuple[tuple[str, ...], tuple[str, ...]]
-"""The gathered axes, and what picks several points of them: the best five are another set than all, and so is
-a slice."""
+"""The gathered axes, and what picks several points of them: the best five, or a slice, are not all."""
 SHOWN = 20
 """The most points to name for an edge; the rest are counted."""
 
@@ -172,7 +171,9 @@ class GatherJoin:
                 gap = gaps.setdefault((_along(link.edge), tuple(lacks)), Left([], [], len(lacks), points))
                 gap.edges.extend({_name(link.edge)} - {*gap.edges})
                 have = [
-                    _taker(other.edge) for other, its in zip(links, met.held, strict=True) if its & {*lacks}
+                    f"inputs.{other.edge.name}" if other.edge.name else _name(other.edge)
+                    for other, its in zip(links, met.held, strict=True)
+                    if its & {*lacks}
                 ]
                 gap.of.extend(name for name in dict.fromkeys(have) if name not in gap.of)
         return [gap for gap in gaps.values() if gap.number]
@@ -217,10 +218,6 @@ def _is_whole(link: Link) -> bool:
 def _name(edge: Edge) -> str:
     read = f"{edge.upstream}.{edge.output}" if edge.hyperparameter is None else f"hp.{edge.hyperparameter}"
     return f"{read} at {point_text(edge.picked)}" if edge.picked else read
-
-
-def _taker(edge: Edge) -> str:
-    return f"inputs.{edge.name}" if edge.name else _name(edge)
 
 
 def _parameters(link: Link, place: Group) -> dict[str, Any]:

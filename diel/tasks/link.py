@@ -1,8 +1,7 @@
 """An edge while its stages run: which tasks wait for which, and whether they can run.
 
 Tasks of the upstream stage that agree on the matched axes form a group; all tasks of the downstream
-stage with these coordinates wait for that group. A group costs memory only if it has several tasks
-and some of them have ended.
+stage with these coordinates wait for that group. A group costs memory only if some of its tasks have ended.
 """
 
 import math

@@ -1,7 +1,6 @@
 """An edge that picks points of searches and loops: `best`, `pareto`, `top`, `last`, `previous`.
 
-What it picks is known once the search or loop is over; `previous`, and `last` within the loop itself,
-depend on the round that reads.
+What it picks is known once the search or loop is over; `previous`, and `last` within it, depend on the round.
 """
 
 import math

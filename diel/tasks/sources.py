@@ -94,14 +94,14 @@ class Sources:
         self.conversions: Mapping[str, Any] = {}
         """How inputs in other units are converted, by name."""
         if any(declared.units is not None for declared in run.spec.inputs.values()):
-            self.conversions = conversions_of(run.spec, self.inputs.values())
+            self.conversions = conversions_of(run, self.inputs.values())
         self.columns = columns_of(run.spec, self.inputs) if run.spec.module is not None else {}
         """The types of columns that contracts declare, by input of a module."""
         self._begun = {
             name: conversions(units, target)
             for name, declared in run.spec.inputs.items()
             if (target := declared.units) and (chain := reference_of(declared.initially))
-            if (source := self.link_of(chain)) and (units := source.up.units_of(str(source.edge.output)))
+            if (units := run.units_read(chain))
         }
         """How values of `initially` in other units are converted, by input."""
         self._initially = {name: parse_tree(link.edge.initially) for name, link in self.inputs.items()}
@@ -319,15 +319,15 @@ def _is_of_files(value: Any) -> bool:
     return any(map(_is_of_files, value[:1])) if isinstance(value, list) else type(value) is Artifact
 
 
-def conversions_of(stage: Stage, links: Iterable[Link]) -> dict[str, Rule]:
+def conversions_of(run: StageRun, links: Iterable[Link]) -> dict[str, Rule]:
     """Return the rules by input; empty where all units are the same."""
     rules: dict[str, Rule] = {}
     for link in links:
         name = link.edge.name
-        target = stage.inputs[name].units if name in stage.inputs else None
+        target = run.spec.inputs[name].units if name in run.spec.inputs else None
         if name is None or target is None:
             continue
-        units = link.up.units_of(str(link.edge.output))
+        units = run.units_read((link.edge.upstream, str(link.edge.output)))
         if units is not None and units != target and (rule := conversions(units, target)) is not None:
             rules[name] = rule
     return rules

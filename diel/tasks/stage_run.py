@@ -3,7 +3,7 @@
 import heapq
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,8 +28,8 @@ class StageRun:
     depth: int
     domain: Domain = UNKNOWN
     points: dict[str, Points] = field(default_factory=dict)
-    units_of: Callable[[str], Units | None] = lambda _: None
-    """The units of an output, or of a parameter that comes from another stage's results."""
+    units_read: Callable[[Sequence[str]], Units | None] = lambda _: None
+    """The units of what its expressions read by a dotted name."""
     adaptive: tuple[Adaptive, ...] = ()
     """The searches and loops among its axes."""
     void: bool = False

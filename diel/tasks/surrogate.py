@@ -26,8 +26,7 @@ ENDED, NEVER_STARTED = "the service has ended", "the service never started"
 NOT_ANSWERED = {"timeout", "audit", "seed"}
 """Keys of a surrogate on which its answers do not depend."""
 Asking = Callable[[int, Mapping[str, Any], str, tuple[str, str]], Question | str]
-"""Makes the question of a task from its index, its parameters by name, its key and that key's parts; or says
-why it asks nobody."""
+"""Makes the question of a task from index, parameters, key and its parts; or says why it asks nobody."""
 
 
 def surrogate_of(stage: Stage, module: Module | None) -> Surrogate:

@@ -153,8 +153,7 @@ class Files:
 
 
 class OwnNames:
-    """Knows the names in expressions as they enter a key: without that of an include, unless a stage reads a
-    name of the outer workflow which would then be the same."""
+    """Knows the names in expressions as they enter a key: without that of an include, if none clashes."""
 
     def __init__(self, stage: str, references: Collection[tuple[str, ...]]) -> None:
         """Note the dotted names that the keys of the stage's tasks have."""

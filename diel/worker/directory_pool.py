@@ -41,8 +41,7 @@ class Spare:
             os.unlink(f"{task_dir}/{name}")
 
     def keep(self, work: Work, task_dir: str) -> None:
-        """Keep the directory of a task that succeeded, if it wrote nothing and none of its processes is
-        left."""
+        """Keep the directory of a task that succeeded, wrote nothing, and left no process."""
         if not self._adopts or LEFT or (work.module is not None and has_children()):
             return
         try:

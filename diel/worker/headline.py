@@ -17,8 +17,7 @@ class Sign(NamedTuple):
     """Something that programs write when they fail. Of the heaviest signs the first one is the headline."""
 
     weight: int
-    """4 names a cause, 3 may, 2 says that something went wrong, 1 is what follows from a cause: that a
-    launcher ends the other ranks."""
+    """4 names a cause, 3 may, 2 says that something went wrong, 1 follows: a launcher ends other ranks."""
     pattern: str
     """Looked for in a line without its rank's prefix and the characters of boxes."""
     whole: str = "{line}"

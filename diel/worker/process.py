@@ -306,8 +306,7 @@ class Worker:
         self._draining.append(self._copiers.submit(commit))
 
     def _make(self, attempt: RunningAttempt) -> None:
-        """Make the attempt's directory, and change to it. Raises FileExistsError in a block where another
-        worker has the attempt's number (docs/decisions/031)."""
+        """Make the attempt's directory, and change to it. Raise FileExistsError if another has its number."""
         work, task_dir = attempt.work, attempt.task_dir
         if work.stage != self._stage_made:
             os.makedirs(f"{self._tasks}/{work.stage}", exist_ok=True)

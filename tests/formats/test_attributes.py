@@ -64,8 +64,8 @@ def test_every_reader_decodes_numbers_as_xarray(
     with warnings.catch_warnings(action="ignore"):  # of several values that mean missing
         decoded = _plain(load("dataset", path)["x"].values.tolist())
         assert {
-            "axis": _plain(row["x"] for row in rows_of(path, None, ("x",))),
-            "axis of a place": _plain(rows_of(path, "/x", None)),
+            "axis": _plain(row["x"] for row in rows_of(path, None, ("x",))[0]),
+            "axis of a place": _plain(rows_of(path, "/x", None)[0]),
             "DataFrame": _plain(load("frame", path)["x"].tolist()),
             "DataFrame of a place": _plain(load("frame", path, "/x")["x"].tolist()),
             "Table": _plain(load("arrow", path)["x"].to_pylist()),

@@ -70,8 +70,7 @@ def command(
 
 
 def _trial_site(name: str | None, pools: tuple[str, ...]) -> tuple[Site, list[str]] | None:
-    """Return the site and the pools that get a job; None if the checks report a wrong site file. Raise
-    UsageError where there is nothing to submit to."""
+    """Return the site and the pools that get a job, None for a wrong site file. Raise UsageError."""
     try:
         site = find_site(name, Path())
     except DielError:

@@ -139,8 +139,7 @@ def plan_sized(options: WorkflowOptions, sized_by: str | None) -> tuple[Plan, Si
 
 
 def _sized(plan: Plan, word: str, runs: Path) -> tuple[Plan, Sizes]:
-    """Return the plan with a run's advice, and the advice by stage. Raise UsageError where there is none. No
-    stage asks for more than its pool has."""
+    """Return the plan with a run's advice, within its pools, and the advice by stage. Raise UsageError."""
     # Few runs are sized by another.
     from diel.results import read
     from diel.results.usage import sizes_by

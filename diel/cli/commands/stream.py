@@ -53,8 +53,7 @@ def program_of(ctx: click.Context) -> tuple[str, ...] | None:
 
 
 class Program:
-    """A program that gets the signals of this process. As a context it is ended by an error, before it could
-    take that for the end of its stream."""
+    """A program that gets this process's signals. An error ends it before it sees its stream end."""
 
     def __init__(self, words: tuple[str, ...], *, stdin: int | None, stdout: int | None) -> None:
         """Start it. Raise DielError with a shell's exit code if it cannot start."""

@@ -150,8 +150,7 @@ def _checked(inputs: NDArray[Any], targets: NDArray[Any]) -> tuple[NDArray[Any],
 
 
 def _numbers_of(targets: tuple[int, ...]) -> int:
-    """Return how many numbers a network gives for a sample or a site, for targets of this shape:
-    (rows, height, width) are fields without channels."""
+    """Return how many numbers a network gives for a sample or a site: one for (rows, height, width)."""
     return 1 if len(targets) == 1 or (len(targets) == 3 and targets[2] > 1) else targets[1]
 
 

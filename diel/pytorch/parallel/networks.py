@@ -271,8 +271,7 @@ def mlp(inputs: tuple[int, ...], outputs: int, width: int = 64, depth: int = 2) 
 def cnn(
     inputs: tuple[int, ...], outputs: int, width: int = 32, depth: int = 4, patch: int = 1
 ) -> nn.Sequential:
-    """Make a convolutional network over (height, width), perhaps with channels first: `depth` blocks at one
-    size."""
+    """Make a convolutional network over (height, width), perhaps channels first, of `depth` blocks."""
     channels = _channels("cnn", inputs)
     blocks = (Sites(width) for _ in range(depth))
     return nn.Sequential(

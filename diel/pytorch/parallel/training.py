@@ -247,8 +247,7 @@ class StepMeter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.peak = 0
-        """Bytes of tensors that the step made, while it held most of them: activations, gradients,
-        buffers."""
+        """Bytes of tensors that the step made, at its peak: activations, gradients, buffers."""
         self.sent = 0.0
         """Bytes that this rank sends, if all-reduce is done in the way that needs fewest: 2 (p - 1) / p of an
         array (R. Thakur et al., Int. J. High Perform. Comput. Appl. 19, 49 (2005))."""

@@ -12,8 +12,7 @@ import torch.distributed as dist
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 _AXES = ("pipeline", "data", "tensor")
-"""From the axis whose neighbours exchange least to that whose neighbours exchange most: ranks that follow
-each other, which a launcher places side by side."""
+"""From the axis whose neighbours exchange least to that of consecutive ranks, which exchange most."""
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,16 @@
 
 import csv
 import io
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
+from diel.cells import QUOTED, BadCell, column_values, lost_spelling, table_values
 from diel.errors import UsageError, counted
 from diel.files import read_file, reason
 from diel.spec.contract import ColumnType
@@ -27,89 +27,8 @@ from diel.spec.model import (
     optional,
     written_as,
 )
-from diel.terms import LIBRARIES, split_place, suffix_of
-from diel.values import BENEATH, BEYOND, LARGEST, SMALLEST, cell_value, is_not_zero, read_json
-
-_PLAIN = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
-"""A number, and hardly an id. All else is text: `007`, `+5`, `0x10`, `1_000`, `.5`, `1.`, ` 7 `, nothing."""
-_KEPT = re.compile(r"(0|-?[1-9][0-9]{0,7})(\.([0-9]|[1-9][0-9]{0,4}[1-9]))?")
-"""Numbers that are surely written as they were: a quick way past most."""
-_ODD = {
-    "": None,
-    **dict.fromkeys(("nan", "NaN", "NAN"), math.nan),
-    **dict.fromkeys(("inf", "Inf"), math.inf),
-    **dict.fromkeys(("-inf", "-Inf"), -math.inf),
-}
-"""Cells beside numbers in columns of numbers."""
-
-
-class BadCell(ValueError):
-    """A cell that is no value of its column's type."""
-
-    def __init__(self, row: int, message: str) -> None:
-        super().__init__(message)
-        self.row = row
-
-
-def column_values(cells: Sequence[str], kind: str | None) -> list[Any]:
-    """Return a column as values of its type, else as numbers of 64 bits, else as texts. Raise BadCell."""
-    if kind is None:
-        return _numbers(cells) if all(map(_PLAIN.fullmatch, cells)) else list(cells)
-    values = []
-    for row, cell in enumerate(cells):
-        try:
-            values.append(cell_value(cell, kind))
-        except ValueError:
-            size = " of at most 64 bits (a longer id is a str)" if kind == "int" else ""
-            raise BadCell(row, f"{cell!r:.60}; expected {kind}{size}") from None
-    return values
-
-
-def table_values(cells: Sequence[str], kind: str | None) -> list[Any]:
-    """Return values for a table in memory: empty cells of numbers are missing, `nan` and `inf` are numbers,
-    True and False truths. Raise BadCell."""
-    words = {*cells}
-    if kind is None and words <= {"True", "False"}:
-        return [cell == "True" for cell in cells]
-    aside = {cell: _ODD[cell] for cell in words & (_ODD.keys() if kind is None else {""})}
-    if not aside or kind == "str" or len(aside) == len(words):
-        return column_values(cells, kind)
-    filled = [(row, cell) for row, cell in enumerate(cells) if cell not in aside]
-    try:
-        values = column_values([cell for _, cell in filled], kind)
-    except BadCell as error:
-        raise BadCell(filled[error.row][0], str(error)) from None
-    if kind is None and isinstance(values[0], str):
-        return list(cells)
-    numbers = iter(values)
-    return [aside[cell] if cell in aside else next(numbers) for cell in cells]
-
-
-def _numbers(cells: Sequence[str]) -> list[Any]:
-    """Return numbers; texts, if one is an integer beyond 64 bits. Raise BadCell beyond a double."""
-    try:
-        values = [int(cell) if cell.lstrip("-").isdigit() else float(cell) for cell in cells]
-    except ValueError:  # thousands of digits
-        return list(cells)
-    low, high = min(values), max(values)
-    if high == math.inf or low == -math.inf:
-        row = values.index(high if high == math.inf else low)
-        raise BadCell(row, f"{cells[row]:.60}: {BEYOND}")
-    for row, value in enumerate(values):
-        if value == 0 and is_not_zero(cells[row]):
-            raise BadCell(row, f"{cells[row]:.60}: {BENEATH}")
-    beyond = low < SMALLEST or high > LARGEST
-    if beyond and any(isinstance(value, int) and not SMALLEST <= value <= LARGEST for value in values):
-        return list(cells)
-    return values
-
-
-def lost_spelling(cells: Iterable[str], values: Iterable[Any]) -> tuple[str, Any] | None:
-    """Return the first cell whose number loses its spelling, as `1.10` becomes 1.1, with that number."""
-    for cell, value in zip(cells, values, strict=True):
-        if not isinstance(value, str) and not _KEPT.fullmatch(cell) and repr(value) != cell:
-            return cell, value
-    return None
+from diel.terms import LIBRARIES, format_of, split_place, suffix_of
+from diel.values import read_json
 
 
 def types_of(column: Iterable[Any]) -> str:
@@ -137,10 +56,11 @@ def read_points(
         from diel.formats.node import BadData, rows_of  # here: few axes are in such files
 
         try:
-            rows = rows_of(str(path), inside, None if columns is None else tuple(columns))
+            rows, lost = rows_of(str(path), inside, None if columns is None else tuple(columns), types)
         except BadData as error:
             raise UsageError(f"axis '{label}': {error}") from error
-        return rows_to_points(rows, label, columns, str(path), types)
+        points = rows_to_points(rows, label, columns, str(path), types)
+        return replace(points, lost=lost, cells=format_of(path.name) == "frames")
     text = _text(path, f"axis '{label}': ")
     if path.suffix.lower() in TEXTS[2:]:
         return rows_to_points(_jsonl(text, path), label, columns, str(path), types)
@@ -159,8 +79,8 @@ def read_points(
         except BadCell as error:
             hint = "" if name in types else "; `columns` with its type `str` takes it as text"
             raise UsageError(f"{path}:{lines[error.row]}: column '{name}': {error}{hint}") from None
-    lost = {name: lost_spelling(cells[name], values[name]) for name in names if name not in types}
-    return Points(names, tuple(values.values()), {name: loss for name, loss in lost.items() if loss}, True)
+    losses = ((name, lost_spelling(cells[name], values[name])) for name in names if name not in types)
+    return Points(names, tuple(values.values()), {name: loss for name, loss in losses if loss}, True)
 
 
 TEXTS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
@@ -175,7 +95,7 @@ def read_table(path: Path, types: Mapping[str, str] | None) -> Any:
         return _json(text, str(path))
     if path.suffix.lower() in TEXTS[2:]:
         return _jsonl(text, path)
-    header, rows, lines = read_csv(path, text)
+    header, rows, lines = read_csv(path, text, QUOTED)
     table: dict[str, list[Any]] = {}
     for name, cells in zip(header, zip(*rows, strict=True) if rows else ((),) * len(header), strict=True):
         try:
@@ -216,15 +136,20 @@ def _jsonl(text: str, path: Path) -> list[Any]:
     return [_json(line, f"{path}:{number}", "a JSON value") for number, line in lines if line.strip()]
 
 
-def read_csv(path: Path, text: str | None = None) -> tuple[list[str], list[list[str]], list[int]]:
-    """Return the header, the rows, and the line of each. Raise UsageError."""
-    lines_of = io.StringIO(_text(path) if text is None else text, newline="")
-    reader = csv.reader(lines_of, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True)
+def read_csv(
+    path: Path, text: str | None = None, quoted: str = ""
+) -> tuple[list[str], list[list[str]], list[int]]:
+    """Return the header, the rows, and the line of each; `quoted` for cells `""`. Raise UsageError."""
+    text, comma = _text(path) if text is None else text, "\t" if path.suffix.lower() == ".tsv" else ","
+    if quoted and '""' in text:  # which Python's parser takes for an empty cell
+        cells = rf'(^|[{comma}\r\n])("[^"]*+(?:""[^"]*+)*+")(?=[{comma}\r\n]|$)'
+        text = re.sub(cells, lambda cell: cell[1] + quoted if cell[2] == '""' else cell[0], text)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=comma, strict=True)
     try:
         header = next((row for row in reader if row), None)
         if not header:
             raise UsageError(f"{path}: empty; expected a header line with the parameters' names")
-        header = [name.strip() for name in header]
+        header = [name.strip().removeprefix(QUOTED) for name in header]
         twice = [name for place, name in enumerate(header) if name in header[:place]]
         if twice:
             raise UsageError(f"{path}:{reader.line_num}: the header names '{twice[0]}' twice")

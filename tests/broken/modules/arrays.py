@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TypedDict
+from typing import Annotated, Literal, TypedDict
 
 import numpy as np
 import pandas
 from numpy.typing import NDArray
+from pydantic import Field as Bounds
 
 import diel
 
@@ -62,3 +63,15 @@ def of_steps(steps: int) -> dict: ...
 
 
 def of_lists(steps: list[int]) -> dict: ...
+
+
+def of_many(steps: Annotated[int, Bounds(ge=8)]) -> dict: ...
+
+
+def of_some(steps: list[Annotated[int, Bounds(ge=8)]] | None) -> dict: ...
+
+
+def of_choices(steps: Literal[8, 16]) -> dict: ...
+
+
+def of_energy(steps: Annotated[float, Bounds(ge=8)]) -> dict: ...
