@@ -9,8 +9,6 @@ from diel.values import BENEATH, BEYOND, LARGEST, SMALLEST, cell_value, is_not_z
 
 _PLAIN = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 """A number, and hardly an id. All else is text: `007`, `+5`, `0x10`, `1_000`, `.5`, `1.`, ` 7 `, nothing."""
-_KEPT = re.compile(r"(0|-?[1-9][0-9]{0,7})(\.([0-9]|[1-9][0-9]{0,4}[1-9]))?")
-"""Numbers that are surely written as they were: a quick way past most."""
 QUOTED = "\ud800"
 """Stands for an empty cell in quotes, where this is told from a missing one; no UTF-8 holds it."""
 _MISSING = dict.fromkeys(("", QUOTED))
@@ -58,7 +56,7 @@ def table_values(cells: Sequence[str], kind: str | None) -> list[Any]:
 
 
 def _numbers(cells: Sequence[str]) -> list[Any]:
-    """Return numbers; texts, if one is an integer beyond 64 bits. Raise BadCell beyond a double."""
+    """Return numbers of one type; texts, if it does not hold an integer. Raise BadCell beyond a double."""
     try:
         values = [int(cell) if cell.lstrip("-").isdigit() else float(cell) for cell in cells]
     except ValueError:  # thousands of digits
@@ -73,12 +71,15 @@ def _numbers(cells: Sequence[str]) -> list[Any]:
     beyond = low < SMALLEST or high > LARGEST
     if beyond and any(isinstance(value, int) and not SMALLEST <= value <= LARGEST for value in values):
         return list(cells)
+    if float in map(type, values) and int in map(type, values):
+        floats = [float(cell) for cell in cells]
+        return floats if floats == values else list(cells)
     return values
 
 
 def lost_spelling(cells: Iterable[str], values: Iterable[Any]) -> tuple[str, Any] | None:
     """Return the first cell whose number loses its spelling, as `1.10` becomes 1.1, with that number."""
     for cell, value in zip(cells, values, strict=True):
-        if not isinstance(value, str) and not _KEPT.fullmatch(cell) and repr(value) != cell:
+        if not isinstance(value, str) and repr(value) != cell:
             return cell, value
     return None

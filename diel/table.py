@@ -89,13 +89,8 @@ def _arrow_column(pyarrow: Any, name: str, values: list[Any], notes: list[str]) 
 
 
 def _plain(values: list[Any]) -> str:
-    """Return JSON values as a text in which whole numbers are floats, and keys with null are missing."""
-    document = json.loads(json.dumps(values), parse_int=float, object_hook=_without_nulls)
-    return json.dumps(document, sort_keys=True)
-
-
-def _without_nulls(item: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in item.items() if value is not None}
+    """Return JSON values as a text in which whole numbers are floats."""
+    return json.dumps(json.loads(json.dumps(values), parse_int=float))
 
 
 def render(table: Listing, *, width: int = NARROW) -> Iterator[str]:

@@ -39,10 +39,10 @@ class UnitsError(HintedError, UsageError):
 
 
 class Conversion(NamedTuple):
-    """Numbers in one unit become those in another: times a factor, plus an offset."""
+    """Numbers in one unit become those in another: times a factor, plus an offset, both exact."""
 
-    factor: float = 1.0
-    offset: float = 0.0
+    factor: Fraction = Fraction(1)
+    offset: Fraction = Fraction(0)
     unit: str = ""
     """The other unit, for objects that name the one they are in."""
 
@@ -67,17 +67,19 @@ class Conversion(NamedTuple):
 
 def _scaled(value: Any, rule: Conversion) -> Any:
     """Return numbers in another unit, as doubles where a narrower type would lose some. Raise UnitsError."""
+    times, per = map(float, rule.factor.as_integer_ratio())
+    if min(times, per) > 1 and max(times, per) > 1e6:  # which single precision might not hold
+        times, per = float(rule.factor), 1.0
     if not hasattr(value, "dtype"):
-        made = value * rule.factor
-        if rule.offset and abs(value) < math.inf:
-            made = float(Fraction(str(value)) * _simple(rule.factor) + _simple(rule.offset))
+        made = value * times / per
         if abs(value) < math.inf and abs(made) == math.inf:
             raise UnitsError(f"in {rule.unit} {value!r:.40} would be {BEYOND}")
-        return made
+        is_exact = type(value) in (int, float) and math.isfinite(value)
+        return float(Fraction(str(value)) * rule.factor + rule.offset) if is_exact else made
     import numpy  # here: it is loaded
 
     with numpy.errstate(all="ignore"):
-        made = value * rule.factor + rule.offset if rule.offset else value * rule.factor
+        made = value * times / per + float(rule.offset) if rule.offset else value * times / per
         if made.dtype == object:  # whose items may be no numbers
             return made
         least = _LEAST.get(str(made.dtype).lower(), 0.0)
@@ -160,30 +162,26 @@ def conversion(source: str, need: str) -> Conversion:
             "pip install 'diel[units]', or write the same units at both ends",
         )
     registry = _registry()
-    first, second = _parsed(source), _parsed(need)
+    texts = [source, need]
+    first, second = map(_parsed, texts)
     moles = [any(word.endswith("mole") for word in str(unit).split()) for unit in (first, second)]
     if first.dimensionality != second.dimensionality and moles[0] != moles[1]:
-        particle = registry.parse_units("particle")
-        first, second = (first, second / particle) if moles[0] else (first / particle, second)
+        texts[moles[0]] += "/particle"
+        first, second = map(_parsed, texts)
     angles = ["radian" in str(registry.get_root_units(unit)[1]) for unit in (first, second)]
     if angles[0] != angles[1] and first.dimensionality:  # else a turn would count as 2π hertz
         raise UnitsError(f"only one of {source} and {need} has an angle", "write Hz, or rad/s, at both ends")
     try:
-        low, mid, top = (float(registry.convert(number, first, second)) for number in (0.0, 1.0, 2.0))
+        exact, ends = _registry(Fraction), [_parsed(text, Fraction) for text in texts]
+        low, mid, top = (Fraction(exact.convert(Fraction(number), *ends)) for number in (0, 1, 2))
     except Exception as error:
-        what = f"{source} ({first:P}) cannot be converted into {need} ({second:P})"
-        raise UnitsError(what, "fix the units of one end") from error
-    if low == 0 and math.isclose(top, 2 * mid):
-        return Conversion(mid, unit=need) if mid != 1 else Conversion()
-    factor, low = float(_simple(mid - low)), float(_simple(low))
-    if not math.isclose(top, low + 2 * factor):
+        if type(error) is not TypeError:
+            what = f"{source} ({first:P}) cannot be converted into {need} ({second:P})"
+            raise UnitsError(what, "fix the units of one end") from error
+        low, mid, top = Fraction(0), Fraction(0), Fraction(1)  # no fraction has a logarithm
+    if not math.isclose(top - mid, mid - low):
         raise UnitsError(f"{source} is no linear scale of {need}", "convert it in a function of your own")
-    return Conversion(factor, low, need)
-
-
-def _simple(number: float) -> Fraction:
-    """Return what a factor or an offset of temperatures is without rounding, as 5/9."""
-    return Fraction(number).limit_denominator(1000)
+    return Conversion() if low == 0 and mid == 1 else Conversion(mid - low, low, need)
 
 
 def differ(first: str, second: str, or_apart: bool = True) -> bool:
@@ -219,10 +217,11 @@ def contradict(own: str, promised: str) -> bool:
 
 
 @lru_cache
-def _registry() -> Any:
+def _registry(number: type = float) -> Any:
+    """Return the units, with factors of a type: fractions are exact, and cannot be written in texts."""
     import pint  # here: it takes a third of a second
 
-    registry = pint.UnitRegistry()
+    registry = pint.UnitRegistry(non_int_type=number)
     registry.define("atom = particle")
     registry.define("@alias hartree = Ha")
     return registry
@@ -235,16 +234,16 @@ def _of_udunits(text: str) -> str:
     return text
 
 
-def _parsed(text: str) -> Any:
+def _parsed(text: str, number: type = float) -> Any:
     """Return a unit by its text. Raise UnitsError with the nearest known one."""
-    registry = _registry()
+    registry = _registry(number)
     try:
         unit = registry.parse_units(text)
         if "astronomical_unit" not in str(unit) or "astronomical" in text:
             return unit
     except Exception as error:  # its parser has no class for a bad text
         if (plain := _of_udunits(text)) != text:
-            return _parsed(plain)
+            return _parsed(plain, number)
         names = getattr(error, "unit_names", None)
         if not names:
             hint = "write them as in eV, kJ/mol or m/s**2"

@@ -144,3 +144,40 @@ def test_a_contract_without_its_library_is_told_before_anything_runs(
     )
     assert "pip install 'diel[data]'" in said
     assert "'a.h5' cannot be read as an axis needs it" in said
+
+
+CANDIDATES = """
+    axes:
+      m: {values: [2, 1]}
+      cand: {from: screen.rows, columns: [i, d]}
+    stages:
+      screen: {over: [m], module: "steps:screen"}
+      sim: {over: [cand, m], module: "steps:sim"}
+      first: {over: [m], module: "steps:first", inputs: {v: {from: sim.v, at: {cand: {i: 0}}}}}
+      each: {module: "steps:each", inputs: {v: {from: sim.v, at: {cand: {i: 0}}}}}
+"""
+CANDIDATE_STEPS = """
+    @diel.module(kind="simulation")
+    def screen(m: int) -> dict:
+        return {"rows": [{"i": min(i, LAST), "d": 10 * m + i} for i in range(m + 1)]}
+
+    @diel.module(kind="simulation")
+    def sim(i: int, d: int, m: int) -> dict:
+        return {"v": 100 * m + d}
+
+    @diel.module(kind="analysis")
+    def first(v: int) -> dict:
+        return {"v": v}
+
+    @diel.module(kind="analysis")
+    def each(v: list[int]) -> dict:
+        return {"v": v}
+"""
+
+
+def test_at_picks_one_point_of_a_derived_axis_for_each_point_of_its_stage(tmp_path: Path) -> None:
+    project = Project(tmp_path).workflow(CANDIDATES).module("steps", CANDIDATE_STEPS.replace("LAST", "9"))
+    run = project.run()
+    assert (run.values("first", "v"), run.values("each", "v")) == ([220, 110], [[220, 110]])
+    project.module("steps", CANDIDATE_STEPS.replace("LAST", "m - 2"))  # at m = 1 none is 0, at m = 2 all are
+    assert "`at` picks 3 points of axis 'cand' of 'sim'" in project.diel("run", "flow.yaml", code=1)

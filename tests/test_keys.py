@@ -88,3 +88,100 @@ def test_a_script_that_can_no_longer_be_executed_is_another_file(tmp_path: Path,
     assert project.run(code=1).counts(stage) == {"failed": 1}
     script.chmod(0o711)
     assert project.run().counts(stage) == {"cached": 1}
+
+
+HISTOGRAM = "{module: 'numpy:histogram', params: {a: [1, 2, 2, 3, 9], bins: 2}, outputs: {NAMES}}"
+LOG = "{module: 'math:log', over: [t], params: {NAMES}}"
+PARAMS = "{command: 'cp $DIEL_PARAMS p', params: {NAMES}, outputs: {p: p}}"
+INPUTS = "{command: 'cp $DIEL_INPUTS p', inputs: {NAMES}, outputs: {p: p}}"
+POINT = "{command: 'cp $DIEL_PARAMS p', over: [NAMES], outputs: {p: p}}"
+ORDERS = [
+    (
+        HISTOGRAM,
+        "edges: {}, counts: {}",
+        "counts: {}, edges: {}",
+        "outputs.edges, outputs.counts → outputs.counts",
+    ),
+    (
+        LOG,
+        'number: "${{ 8.0 * t }}", base: 2.0',
+        'base: 2.0, number: "${{ 8.0 * t }}"',
+        "params.number, params.base →",
+    ),
+    (PARAMS, "a: 1, b: 2", "b: 2, a: 1", "params.a, params.b → params.b, params.a"),
+    (PARAMS, "m: {a: 1, b: 2}", "m: {b: 2, a: 1}", 'params.m: {"a": 1, "b": 2} → {"b": 2, "a": 1}'),
+    (INPUTS, "a: up.v, b: up.w", "b: up.w, a: up.v", "inputs are in another order: a, b → b, a"),
+    (POINT, "t, u", "u, t", "values are in another order: t, u → u, t"),
+]
+"""A stage, names in it, the same in another order, and what `diel explain` says of it."""
+
+
+@pytest.mark.parametrize(("stage", "names", "others", "words"), ORDERS)
+def test_names_in_another_order_make_another_task(
+    tmp_path: Path, stage: str, names: str, others: str, words: str
+) -> None:
+    workflow = f"""
+        axes: {{t: {{values: [1]}}, u: {{values: [2]}}}}
+        stages:
+          up:
+            command: "echo '{{\\"v\\": 1, \\"w\\": 2}}' > $DIEL_RESULT"
+            outputs: {{v: {{value: int}}, w: {{value: int}}}}
+          h: {stage}
+    """
+    project = Project(tmp_path)
+    project.workflow(workflow.replace("NAMES", names)).run()
+    assert project.run().counts("h") == {"cached": 1}
+    run = project.workflow(workflow.replace("NAMES", others)).run()
+    assert (run.counts("h"), run.counts("up")) == ({"done": 1}, {"cached": 1})
+    assert words in project.diel("explain", run.id, "h/0")
+    assert project.run().counts("h") == {"cached": 1}
+
+
+def test_variables_and_a_command_s_outputs_have_no_order(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    text = "stages: {h: {command: 'touch a b', env: {ENV}, outputs: {OUT}}}"
+    project.workflow(text.replace("ENV", "A: 1, B: 2").replace("OUT", "a: a, b: b")).run()
+    run = project.workflow(text.replace("ENV", "B: 2, A: 1").replace("OUT", "b: b, a: a")).run()
+    assert run.counts("h") == {"cached": 1}
+
+
+NAMES = """
+    @diel.module(kind="analysis")
+    def names(row: dict) -> dict:
+        return {"k": ",".join(row)}
+"""
+
+
+def test_points_that_differ_in_the_order_of_keys_have_results_of_their_own(tmp_path: Path) -> None:
+    project = (
+        Project(tmp_path)
+        .module("names", NAMES)
+        .workflow("""
+        axes: {row: {values: [{a: 1, b: 2}, {b: 2, a: 1}]}}
+        stages: {h: {over: [row], module: names}}
+    """)
+    )
+    assert project.run().values("h", "k") == ["a,b", "b,a"]
+    run = project.run()
+    assert (run.counts("h"), run.values("h", "k")) == ({"cached": 2}, ["a,b", "b,a"])
+
+
+def test_readers_of_a_mapping_in_another_order_are_computed_again(tmp_path: Path) -> None:
+    """Also in a run that goes on once a file is gone."""
+    project = (
+        Project(tmp_path)
+        .module("names", NAMES)
+        .workflow("""
+        stages:
+          make: {command: 'cat ../../../../../row > $DIEL_RESULT; touch f', outputs: {row: {value: dict}, f: f}}
+          head: {module: names, inputs: {row: make.row}}
+          last: {command: 'cat ${{ make.f }} ../../../../../go', inputs: {k: head.k}}
+    """)
+    )
+    (tmp_path / "row").write_text('{"row": {"x": 1, "y": 2}}')
+    run = project.run(code=1)
+    (tmp_path / "row").write_text('{"row": {"y": 2, "x": 1}}')
+    (tmp_path / "go").touch()
+    run.task_dir("make").joinpath("f").unlink()
+    project.diel("resume")
+    assert [record["values"]["k"] for record in run.records("done", "head")] == ["x,y", "y,x"]

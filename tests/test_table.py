@@ -107,6 +107,10 @@ def test_a_parquet_file_keeps_types_and_says_which_columns_are_texts(tmp_path: P
         ([{}, {}, None], "dict, no one type for all"),
         ([[{}]], "list, no one type for all"),
         ([{"k": {}}], "dict, no one type for all"),
+        ([{"a": 1}, {"b": 2.5}, {}], "dict, no one type for all"),
+        ([{"a": 1}, {"a": 1, "b": None}], "dict, no one type for all"),
+        ([[{"a": 1}], [{"b": 1}]], "list, no one type for all"),
+        ([{"a": 1, "b": 2}, {"b": 2, "a": 1}], "dict, no one type for all"),
     ],
 )
 def test_a_parquet_file_holds_as_text_what_no_type_of_its_own_would_give_back(
@@ -129,6 +133,7 @@ def test_a_parquet_file_holds_as_text_what_no_type_of_its_own_would_give_back(
         [None, None],
         [[], []],
         [{"k": 1, "l": [True]}, {"k": 0.5, "l": []}],
+        [{"k": 1, "l": None}, None, {"k": None, "l": "x"}],
     ],
 )
 def test_a_parquet_file_holds_numbers_that_fit_one_type(tmp_path: Path, values: list[object]) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 
+import numpy
 import pytest
 
 import diel.units
@@ -55,6 +58,33 @@ def test_numbers_are_converted(made: str, wanted: str, value: float, expected: f
 
 
 @pytest.mark.parametrize(
+    ("made", "wanted", "values", "expected"),
+    [
+        ("angstrom", "nm", [1.0, 2.0, 3], [0.1, 0.2, 0.3]),
+        ("nm", "angstrom", [0.1, 0.3, 1.1], [1.0, 3.0, 11.0]),
+        ("kJ/mol", "kcal/mol", [4.184, 8.368, 41.84], [1.0, 2.0, 10.0]),
+        ("degC", "K", [0.1, 36.6], [273.25, 309.75]),
+        ("degF", "degC", [98.6, 212.0], [37.0, 100.0]),
+        ("fs", "s", [1.0, 3.0], [1e-15, 3e-15]),
+    ],
+)
+def test_an_exact_factor_gives_the_nearest_double(
+    made: str, wanted: str, values: list[float], expected: list[float]
+) -> None:
+    rule = conversion(made, wanted)
+    assert rule.apply(values) == expected
+    assert rule.apply([math.inf, -math.inf]) == [math.inf, -math.inf]
+    arrays = rule.apply(numpy.array(values)), rule.apply(numpy.array(values, "f4"))
+    assert [array.dtype for array in arrays] == ["f8", "f4"]
+    assert numpy.allclose(arrays[0], expected, rtol=1e-15, atol=0)
+    assert numpy.allclose(arrays[1], expected, rtol=3e-7, atol=0)
+
+
+def test_arrays_are_divided_by_ten_where_numbers_are() -> None:
+    assert conversion("angstrom", "nm").apply(numpy.array([1.0, 2.0, 3.0])).tolist() == [0.1, 0.2, 0.3]
+
+
+@pytest.mark.parametrize(
     ("made", "wanted", "words"),
     [
         ("eV", "K", "eV .* cannot be converted into K"),
@@ -81,7 +111,7 @@ def test_what_cannot_be_converted_is_refused(made: str, wanted: str, words: str)
 
 def test_columns_have_units_of_their_own() -> None:
     found = conversions({"e": "eV", "t": "K"}, {"e": "meV", "t": "K"})
-    assert found == Columns({"e": Conversion(1000.0, unit="meV")})
+    assert found == Columns({"e": Conversion(Fraction(1000), unit="meV")})
     assert conversions("eV", {"e": "eV"}) is None
     with pytest.raises(UnitsError, match="no units are promised for its column 'x'"):
         conversions({"e": "eV"}, {"x": "eV"})
@@ -91,15 +121,15 @@ def test_columns_have_units_of_their_own() -> None:
 
 def test_a_column_that_is_not_there_is_told() -> None:
     pandas = pytest.importorskip("pandas", reason="diel[tables] is not installed")
-    table, rule = pandas.DataFrame({"e": [1.0], "n": [3]}), Columns({"e": Conversion(2.0)})
+    table, rule = pandas.DataFrame({"e": [1.0], "n": [3]}), Columns({"e": Conversion(Fraction(2))})
     assert rule.apply(table).to_dict("list") == {"e": [2.0], "n": [3]}
     assert table["e"][0] == 1.0
     with pytest.raises(UnitsError, match="it has no column 'x' to convert; it has: e, n"):
-        Columns({"x": Conversion(2.0)}).apply(table)
+        Columns({"x": Conversion(Fraction(2))}).apply(table)
 
 
 def test_lists_are_converted_item_by_item_and_what_is_missing_stays() -> None:
-    assert Conversion(2.0, 1.0).apply([1, [2.0], None]) == [3.0, [5.0], None]
+    assert Conversion(Fraction(2), Fraction(1)).apply([1, [2.0], None]) == [3.0, [5.0], None]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +137,7 @@ def test_lists_are_converted_item_by_item_and_what_is_missing_stays() -> None:
 )
 def test_what_is_no_number_is_refused(value: object, words: str) -> None:
     with pytest.raises(UnitsError, match=f"^{words} is nothing to convert: expected numbers"):
-        Conversion(2.0, 1.0).apply(value)
+        Conversion(Fraction(2), Fraction(1)).apply(value)
     with pytest.raises(UnitsError, match="has no columns"):
         Columns({}).apply(value)
 

@@ -313,16 +313,42 @@ def test_decisions_of_a_search_and_points_of_an_axis_are_not_mixed(tmp_path: Pat
         axes: {p: {from: make.list}}
         stages:
           make: {module: "lab:make"}
-          use: {over: [p], module: "lab:use", params: {p: "${{ p }}"}}
+          use: {over: [p], module: "lab:use", params: {p: "${{ p }}"}, outputs: {v: {}}}
     """
     project = Project(tmp_path).workflow(text)
     both = "def make() -> dict:\n    return {'list': [1, 2]}\ndef use(p: int) -> dict:\n"
-    write(tmp_path / "lab.py", both + "    return {'v': 1 // (p - 1)}\n")
+    write(tmp_path / "lab.py", both + "    return {'v': p} if p > 1 else {}\n")
     run = project.run(code=1)
     write(tmp_path / "lab.py", both + "    return {'v': p}\n")
-    said = project.diel("resume", run.id, "--update", code=2)
-    assert "the points of 'p' rest on results of 'make', which would be computed again" in said
-    assert "diel run flow.yaml" in said
+    explained = project.diel("explain", run.id, "use/0")
+    assert "fix it, then `diel run flow.yaml`, for the points of 'p' rest on what it changes" in explained
+    for words in ((), ("--update",)):
+        said = project.diel("resume", run.id, *words, code=2)
+        assert "the points of 'p' rest on results of 'make', which would be computed again" in said
+        assert "diel run flow.yaml" in said
+        assert "--update`" not in said
+
+
+def test_a_failure_beside_the_results_that_make_an_axis_is_mended_by_another_run(tmp_path: Path) -> None:
+    project = Project(tmp_path).workflow("""
+        axes: {m: {values: [1, 2]}, c: {from: scr.best}}
+        stages:
+          scr: {over: [m], module: "lab:scr", outputs: {best: {}}}
+          use: {over: [c, m], command: 'true ${{ c }}'}
+          alone: {over: [m], module: "other:scr", outputs: {best: {}}}
+    """)
+    scr = "def scr(m: int) -> dict:\n    return {'best': [m]} if m > 1 else {}\n"
+    write(tmp_path / "lab.py", scr)
+    write(tmp_path / "other.py", scr)
+    run = project.run(code=1)
+    explained = project.diel("explain", run.id, "scr/0")
+    assert "`diel run flow.yaml`, for the points of 'c' rest on what it changes" in explained
+    assert "--update" not in explained
+    assert f"`diel resume {run.id} --update`" in project.diel("explain", run.id, "alone/0")
+    write(tmp_path / "lab.py", scr.replace("m > 1", "m"))
+    said = project.diel("resume", run.id, code=2)
+    assert "start anew with `diel run flow.yaml`" in said
+    assert "--update`" not in said
 
 
 def test_a_folder_that_holds_the_runs_is_no_file_to_read(tmp_path: Path) -> None:

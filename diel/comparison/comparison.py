@@ -221,7 +221,7 @@ def _result(output: str, first: "Mapping[Point, Any]", second: "Mapping[Point, A
 
 
 def _text(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)  # not-a-number equals itself here
+    return json.dumps(value)  # not-a-number equals itself here
 
 
 def numbers(values: "Mapping[Point, Any]") -> "dict[Point, float]":

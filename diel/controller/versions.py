@@ -23,9 +23,9 @@ from diel.modules.catalogue import ModuleNotFound, find
 from diel.modules.sources import SourceVersion, digest_of_bytes, keep, newest
 from diel.paths import RunPaths
 from diel.plan import Plan
-from diel.project.run_file import MAX_WORKFLOW, read_kept_workflow
+from diel.project.run_file import MAX_WORKFLOW, RunFile, read_kept_workflow
 from diel.results import RunReader
-from diel.results.suspect import tasks_reading
+from diel.results.suspect import decided_axes, tasks_reading
 from diel.site import read_kept_site
 from diel.spec.forms.axis import Points
 from diel.spec.forms.rows import FileForm
@@ -45,6 +45,14 @@ class ChangedSource(NamedTuple):
 
     text: str
     readers: Tasks
+
+
+class Decided(UsageError):
+    """What changed has decided on the points of an axis."""
+
+    def __init__(self, run: RunFile, label: str, stage: str) -> None:
+        self.why = f"the points of '{label}' rest on results of '{stage}', which would be computed again"
+        super().__init__(f"{run.run} cannot take it: {self.why}: start anew with `{run.command_line}`")
 
 
 def differences(paths: RunPaths, view: RunReader) -> list[ChangedSource]:
@@ -200,7 +208,8 @@ def resting_on(view: RunReader, found: list[ChangedSource]) -> Again:
         history = view.stages[name].history
         ended = [index for index in sorted(tasks) if history.is_good(index) or index in history.tolerated]
         if ended:
-            _refuse_decided(view, view.stages[name])
+            if decided := decided_axes(view, name):
+                raise Decided(view.run_file, decided[0], name)
             again[name] = {index: history.result_attempt(index) for index in ended}
     return again
 
@@ -211,19 +220,6 @@ def _reached(graph: StageGraph, link: Link, changed: set[int]) -> Iterable[int]:
     if edge.chosen or edge.published or edge.stream or edge.service:
         return range(link.down.size)
     return tasks_reading(link, changed) if graph.decides(edge) else ()
-
-
-def _refuse_decided(view: RunReader, stage: StageRun) -> None:
-    axes = view.workflow.axes
-    before = view.graph.before
-    decided = [axis.label for axis in stage.adaptive if stage.name in before(axis.judge.stages)]
-    decided += [label for label, axis in axes.items() if axis.maker == stage.name and view.points(label)]
-    if decided:
-        run = view.run_file
-        raise UsageError(
-            f"{run.run} cannot take it: the points of '{decided[0]}' rest on results of '{stage.name}', "
-            f"which would be computed again: start anew with `{run.command_line}`"
-        )
 
 
 def cost_of(view: RunReader, plan: Plan, again: Again) -> str:

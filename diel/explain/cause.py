@@ -181,6 +181,7 @@ def _changes(
                 now = _parts(run, stage, tasks[0], name, read[name])
                 before = _parts(old, stage, tasks[1], name, old_read[name])
                 yield _input_change(run, stage, name, now, before, depth)
+        yield from _order_change("inputs", old_read, read)
         yield from _service_changes(run, old, stage, tasks[0], depth)
 
 
@@ -193,10 +194,20 @@ def _differences(part: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> I
             yield Difference(part, name, f"{name} is gone: {shown(before)}", before, None)
         elif not _is_same(before, now):
             yield Difference(part, name, f"{name}: {shown(before)} → {shown(now)}", before, now)
+    yield from _order_change(part, old, new)
+
+
+def _order_change(part: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:
+    """Yield the names that are in both in another order: a task reads them in it."""
+    both = zip([name for name in old if name in new], [name for name in new if name in old], strict=True)
+    if moved := [pair for pair in both if pair[0] != pair[1]]:
+        before, now = map(list, zip(*moved, strict=True))
+        text = f"{part} are in another order: {', '.join(before)} → {', '.join(now)}"
+        yield Difference(part, "", text, before, now)
 
 
 def _is_same(old: Any, new: Any) -> bool:
-    """Return whether two values are the same in a key, where 1, 1.0 and true all differ."""
+    """Return whether two values are the same in a key, where 1, 1.0 and true all differ, and orders."""
     return digest_of_values({"": old}) == digest_of_values({"": new})
 
 
@@ -242,7 +253,8 @@ def _command(stage: Stage) -> dict[str, Any]:
     words = command if isinstance(command, tuple) else ("(a module)" if command is None else command,)
     lines = [word if isinstance(word, str) else json.dumps(_plain(word)) for word in words]
     shell = {"shell": shlex.join(stage.interpreter)} if stage.interpreter else {}
-    outputs = {name: output.model_dump(exclude=APART) for name, output in stage.outputs.items()}
+    listed = stage.outputs.items() if stage.module else sorted(stage.outputs.items())
+    outputs = {name: output.model_dump(exclude=APART) for name, output in listed}
     return {"command": "\n".join(lines), **shell, **_called("outputs.", outputs)}
 
 
@@ -251,7 +263,7 @@ _ACCOUNTS: Mapping[str, Callable[[Stage], dict[str, Any]]] = {
     "command": _command,
     "params": lambda stage: _called("params.", stage.params),
     "files": lambda stage: _called("files.", stage.files),
-    "env": lambda stage: _called("env.", stage.env),
+    "env": lambda stage: _called("env.", dict(sorted(stage.env.items()))),
 }
 """What the workflow says of each part, by name."""
 

@@ -7,6 +7,7 @@ from typing import Any, assert_never
 from diel.errors import counted
 from diel.journal.records import Said
 from diel.results import RunReader
+from diel.results.suspect import decided_axes
 from diel.states import FINAL, FailureClass
 from diel.status.columns import printable
 from diel.values import format_duration, format_size
@@ -59,7 +60,8 @@ def next_step(run: RunReader, task: str, failure: Said) -> str:
         return f"start anew with `{run.run_file.command_line}`: no resume mends it; what is done is kept"
     spec = run.workflow.stages[stage].bare
     anew = "or change the workflow and `diel run` it: what is done is kept"
-    again, mended = (f"then `diel resume {name}{how}`; {anew}" for how in ("", " --update"))
+    again, update = (f"then `diel resume {name}{how}`; {anew}" for how in ("", " --update"))
+    mended = _begun_anew(run, stage) or update
     match next((candidate for candidate in FailureClass if candidate == kind), FailureClass.APP):
         case FailureClass.TIMEOUT:
             return f"raise `timeout` of '{stage}'{_now(spec.timeout)} or give a task less to do, {again}"
@@ -96,6 +98,18 @@ def next_step(run: RunReader, task: str, failure: Said) -> str:
             return f"`diel logs {name} {task}` shows all its output; fix it, {mended}"
         case never:
             assert_never(never)
+
+
+def _begun_anew(run: RunReader, stage: str) -> str:
+    """Return what to do once a file of a stage is mended that has decided on an axis; empty if none has."""
+    files = {
+        name: {*module.files} for name in run.workflow.stages if (module := run.module(name)) is not None
+    }
+    same = {stage, *(name for name in files if not files[name].isdisjoint(files.get(stage, ())))}
+    good = (later for name in same for later in run.graph.after(name) if any(run.results(later)))
+    axis = min((label for later in good for label in decided_axes(run, later)), default=None)
+    why = f"for the points of '{axis}' rest on what it changes; what is done is kept"
+    return "" if axis is None else f"then `{run.run_file.command_line}`, {why}"
 
 
 def _now(seconds: float | None) -> str:

@@ -56,6 +56,13 @@ def reached(
     return tasks_by_stage
 
 
+def decided_axes(run: RunReader, stage: str) -> list[str]:
+    """Return the axes whose points rest on results of a stage, and are known."""
+    axes, before = run.workflow.axes.items(), run.graph.before
+    decided = [axis.label for axis in run.stages[stage].adaptive if stage in before(axis.judge.stages)]
+    return decided + [label for label, axis in axes if axis.maker == stage and run.points(label)]
+
+
 def tasks_reading(link: Link, tasks: Collection[int]) -> Iterator[int]:
     """Yield the tasks that read any of these along a link, once for each group, which millions may read."""
     verdicts: dict[Group, bool] = {}

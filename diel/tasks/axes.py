@@ -68,8 +68,8 @@ class Axes:
         origins: list[tuple[int, ...]] = []
         names: tuple[str, ...] | None = None
         parts = self._parts(label, axis, maker, results)
-        if texts := _mixed(parts.values()):  # cells of some files only are numbers
-            axis = replace(axis, types={**axis.types, **dict.fromkeys(texts, "str")})
+        if kinds := _mixed(parts.values()):
+            axis = replace(axis, types={**axis.types, **kinds})
             parts = self._parts(label, axis, maker, results)
         for index, part in parts.items():
             if len(part) and names is not None and part.parameters != names:
@@ -114,10 +114,12 @@ class Axes:
         return rows_to_points(value, label, axis.gives, f"{task}.{output}", axis.types)
 
 
-def _mixed(parts: Iterable[Points]) -> set[str]:
-    """Return the columns that hold numbers in one file and texts in another: all become texts."""
-    kinds: dict[str, set[bool]] = {}
+def _mixed(parts: Iterable[Points]) -> dict[str, str]:
+    """Return the columns whose cells have other types in one file than in another, with one for all."""
+    columns: dict[str, list[Any]] = {}
     for points in parts:
         for name, column in zip(points.parameters if points.cells else (), points.columns, strict=False):
-            kinds.setdefault(name, set()).update(isinstance(value, str) for value in column[:1])
-    return {name for name, types in kinds.items() if len(types) > 1}
+            columns.setdefault(name, []).extend(column)
+    mixed = {name: column for name, column in columns.items() if len({*map(type, column)}) > 1}
+    texts = {name for name in mixed if any(isinstance(v, str) or v != float(v) for v in mixed[name])}
+    return {name: "str" if name in texts else "float" for name in mixed}

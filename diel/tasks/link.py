@@ -5,7 +5,7 @@ stage with these coordinates wait for that group. A group costs memory only if s
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar
@@ -49,6 +49,8 @@ class Link:
     """Point index by picked axis; None while the upstream axes are not known."""
     makers: tuple[StageRun, ...] = ()
     """The stages that made derived axes of the upstream one."""
+    picked_by_parent: dict[str, set[int]] = field(default_factory=dict)
+    """By picked axis with a point for each point of its parents, these."""
     missing: str = ""
     """Why `at` names no point; empty if it does."""
     _counts: dict[Group, _Count] = field(default_factory=dict)
@@ -60,6 +62,12 @@ class Link:
             places = self.up.points[axis].find(point)
             if len(places) == 1:
                 self.picked[axis] = places[0]
+                continue
+            factor = next(one for one in self.up.domain.factors if axis in one.axes)
+            rows = [dict(zip(factor.axes, row, strict=True)) for row in factor.rows or ()]
+            parents = [tuple({**row, axis: 0}.values()) for row in rows if row[axis] in places]
+            if parents and len({*parents}) == len(parents):
+                self.picked_by_parent[axis] = {*places}
             else:
                 many = f"{len(places)} points" if places else "no point"
                 self.missing = f"`at` picks {many} of axis '{axis}' of '{self.up.name}': {point!r}"
@@ -67,10 +75,12 @@ class Link:
     def group_of_upstream(self, index: int) -> Group | None:
         """Return the group that an upstream task is in; None where `at` picks others."""
         assert self.picked is not None
-        if not self.picked:
+        if not self.picked and not self.picked_by_parent:
             return self.up.domain.group(index, self.edge.matched)
         coordinates = self.up.domain.coordinates(index)
         if any(coordinates[axis] != place for axis, place in self.picked.items()):
+            return None
+        if not self._is_picked(coordinates):
             return None
         return tuple(coordinates[axis] for axis in self.edge.matched)
 
@@ -81,14 +91,24 @@ class Link:
 
     def members(self, group: Group) -> Iterable[int]:
         """Return the upstream tasks of a group, in axis order."""
-        return self.up.domain.matching(self._fixed(group))
+        return self.tasks_at(self._fixed(group))
+
+    def tasks_at(self, fixed: Mapping[str, int]) -> Iterable[int]:
+        """Return the upstream tasks at some coordinates, but those that `at` leaves out."""
+        tasks, domain = self.up.domain.matching(fixed), self.up.domain
+        if not self.picked_by_parent:
+            return tasks
+        return (index for index in tasks if self._is_picked(domain.coordinates(index)))
+
+    def _is_picked(self, row: Mapping[str, int]) -> bool:
+        return all(row[axis] in places for axis, places in self.picked_by_parent.items() if axis in row)
 
     def places(self, axis: str, index: int) -> list[int]:
         """Return the numbers of the points of an axis that a downstream task gathers along, in order."""
         factor = next(candidate for candidate in self.up.domain.factors if axis in candidate.axes)
-        column = factor.axes.index(axis)
-        rows = factor.matching(self._fixed(self.group_of_downstream(index)))
-        return sorted({factor.row(number)[column] for number in rows})
+        numbers = factor.matching(self._fixed(self.group_of_downstream(index)))
+        rows = (dict(zip(factor.axes, factor.row(number), strict=True)) for number in numbers)
+        return sorted({row[axis] for row in rows if self._is_picked(row)})
 
     def good_members(self, group: Group) -> Iterator[int]:
         state = self.up.history.state
@@ -183,7 +203,7 @@ class Link:
         """Return whether a search may still prune tasks read from outside: their ends must decide nothing."""
         for axis in self.leaves:
             if axis.axis.prunes and axis.label not in self.edge.chosen:
-                first = self.up.domain.matching({axis.label: 0} | self._fixed(group))
+                first = self.tasks_at({axis.label: 0} | self._fixed(group))
                 if not all(axis.is_over(self.up.domain.coordinates(index)) for index in first):
                     return True
         return False
@@ -206,7 +226,7 @@ class Link:
         return Verdict.OMITTED if state == TaskState.SKIPPED and index in self.up.omitted else Verdict.FAILED
 
     def _gathered(self, group: Group) -> Verdict:
-        size = self.up.domain.count(self._fixed(group))
+        size = self.size(group)
         count = self._counts.get(group, _Count())
         expected = size - count.omitted
         if expected - count.bad < math.ceil(self.edge.min_success * expected - 1e-9):
@@ -216,6 +236,11 @@ class Link:
         if (size == 0 or self.edge.min_success == 1) and self._never_made(group):
             return Verdict.FAILED
         return Verdict.READY  # a group without tasks is an empty list
+
+    def size(self, group: Group) -> int:
+        """Return how many upstream tasks a group has before any choice."""
+        fixed = self._fixed(group)
+        return sum(1 for _ in self.tasks_at(fixed)) if self.picked_by_parent else self.up.domain.count(fixed)
 
     def _never_made(self, group: Group) -> bool:
         fixed = self._fixed(group)

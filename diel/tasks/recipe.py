@@ -89,15 +89,16 @@ def family_parts(
     own = OwnNames(name, Texts(stage).references if "." in name else ())
     reference = "" if module is None else f"{module.reference}:{module.function}"
     digest = "" if module is None else module.digest
-    outputs = {name: _promise_of(output) for name, output in stage.outputs.items()}
+    outputs = [[name, _promise_of(output)] for name, output in stage.outputs.items()]
     command = list(stage.command) if isinstance(stage.command, tuple) else stage.command
     if stage.interpreter:
         command = [*stage.interpreter, command]
     apart = [] if stage.isolation is None else [stage.isolation]  # leftovers in a worker are no part of a key
     return {
         "module": digest_of([reference, digest, *apart])[:16],
-        "command": digest_of(own.text([command, outputs]))[:16],
-        "params": digest_of(own.text([dict(stage.params)]))[:16],
+        # A tuple's items are named by the order of outputs; a command sees no order of them.
+        "command": digest_of(own.text([command, outputs if module else sorted(outputs)]), in_order=True)[:16],
+        "params": digest_of(own.text([dict(stage.params)]), in_order=True)[:16],
         "files": digest_of([list(file) for file in files])[:16],
         "env": digest_of(own.text([dict(stage.env)]))[:16],
     }
@@ -111,8 +112,8 @@ def _promise_of(output: Output) -> list[Any]:
 
 
 def digest_of_values(values: Mapping[str, Any]) -> str:
-    """Digest what a task reads; of artifacts, their content and name, and not where they are."""
-    return digest_of([_keyed(values)])
+    """Digest what a task reads, in its order; of artifacts, content and name, and not where they are."""
+    return digest_of([_keyed(values)], in_order=True)
 
 
 def _keyed(value: Any) -> Any:
@@ -317,10 +318,10 @@ class Recipe:
         self, scope: Scope, shards: dict[str, Shard] | None, inputs: Mapping[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the values that a task reads, own ones and other tasks'; branches not taken are not read."""
-        own: dict[str, Any] = {**self._point(scope), **(keyed(shards) if shards else {})}
+        own: dict[str, Any] = keyed(shards) if shards else {}
         if self._chosen is not None:
             own.update(self._chosen(scope))
-        upstream: dict[str, Any] = dict(inputs)
+        upstream: dict[str, Any] = {}
         for name, rule in self.sources.conversions.items():
             upstream[f"units of {name}"] = rule
         for name, columns in self.sources.columns.items():
@@ -333,9 +334,9 @@ class Recipe:
         if self._mixed:
             places = scope[PLACES] if self._along else {}
             along = {axis: Gathered(at := places[axis], (axis,), [(n,) for n in at]) for axis in self._along}
-            upstream |= points_read({**upstream, **scope["inputs"], **along})
+            upstream |= points_read({**inputs, **upstream, **scope["inputs"], **along})
             upstream |= {f"all of {name}": scope["inputs"][name] for name in self._listed if name in inputs}
-        return own, upstream
+        return _after(self._point(scope), own), _after(inputs, upstream)
 
     def _key(
         self, scope: Scope, shards: dict[str, Shard] | None, inputs: Mapping[str, Any]
@@ -344,9 +345,9 @@ class Recipe:
         that make the key, if services take newer inputs."""
         own, upstream = self._reads(scope, shards, inputs)
         reads = {name: value for name, value in upstream.items() if any(artifacts_in(value))}
-        own.update(self.sources.files.digests(scope))
+        own.update(sorted(self.sources.files.digests(scope).items()))
         if self._services is not None:
-            upstream.update(self._services.keys(scope.index))
+            upstream.update(sorted(self._services.keys(scope.index).items()))
         params = digest_of_values(own)
         read = digest_of_values(upstream) if upstream else ""
         key = digest_of([self.family, params, read])
@@ -357,6 +358,11 @@ class Recipe:
         if answers is not None:
             key, part = answers.key_with(answers.models)
         return key, (params[:16], part), reads, answers
+
+
+def _after(read: Mapping[str, Any], rest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a task reads in its order, and after it the rest, which has none."""
+    return {**read, **dict(sorted(rest.items()))}
 
 
 def staging_of(site: Site, stage: Stage, shape: Shape) -> Staging:

@@ -154,7 +154,9 @@ Outputs = Mapping[str, str]
 
 def outputs_digests(record: Made) -> Outputs:
     """Return digests that tell a result from another of its task; of a file, of its content and name."""
-    digests = {name: digest_of([value])[:16] for name, value in record.get("values", {}).items()}
+    digests = {
+        name: digest_of([value], in_order=True)[:16] for name, value in record.get("values", {}).items()
+    }
     for name, entry in record.get("artifacts", {}).items():
         files = [[os.path.basename(file["path"]), file["digest"]] for file in files_of(entry)]
         digests[name] = digest_of(files)[:16]

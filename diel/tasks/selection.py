@@ -95,7 +95,7 @@ class ChoosingLink(Link):
             return Verdict.FAILED
         if self.edge.gathered and not members and not lost:
             fixed = group[: len(self.edge.matched)]
-            empty = self.up.domain.count(self._fixed(fixed)) == 0 and not self._never_made(fixed)
+            empty = self.size(fixed) == 0 and not self._never_made(fixed)
             return Verdict.READY if empty else Verdict.FAILED
         verdicts = [Verdict.READY if member is None else self.verdict_of(member) for member in members]
         return self._judge(verdicts + [Verdict.FAILED] * lost)
@@ -121,7 +121,7 @@ class ChoosingLink(Link):
         unchosen = [axis for axis in self.up.adaptive if axis.label not in self.edge.chosen]
         first = {**fixed, **dict.fromkeys(self.edge.chosen, 0)}
         # One choice for each combination of the other axes: tasks at the first points represent them.
-        for index in self.up.domain.matching(first):
+        for index in self.tasks_at(first):
             coordinates = self.up.domain.coordinates(index)
             if any(axis.standing(coordinates) is Standing.CLOSED for axis in unchosen):
                 continue

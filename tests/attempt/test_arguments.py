@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,7 @@ def test_files_arrive_as_annotated_and_else_as_what_was_returned(tmp_path: Path)
 def test_an_array_is_converted_and_a_path_cannot_be(tmp_path: Path) -> None:
     own(tmp_path, FUNCTIONS)
     numpy.save(tmp_path / "a.npy", numpy.arange(3.0))
-    array, rule = Artifact(str(tmp_path / "a.npy"), "d"), Conversion(10.0, 1.0)
+    array, rule = Artifact(str(tmp_path / "a.npy"), "d"), Conversion(Fraction(10), Fraction(1))
     _, found = called(tmp_path, "own:typed", {"x": rule}, inputs={"x": array})
     assert found["x"].tolist() == [1.0, 11.0, 21.0]
     with pytest.raises(

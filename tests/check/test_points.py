@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.check.asking import checked, problems
+from tests.throwaway import Project
 
 MODULE = """
 from typing import Annotated, Literal
@@ -124,3 +125,17 @@ def test_what_is_drawn_for_a_hyperparameter_is_read(folder: Path, stage: str, to
         return
     (problem,) = problems(folder, text)
     assert told in str(problem)
+
+
+def test_a_column_of_numbers_has_the_type_that_is_printed_and_a_warning_says_what_becomes_of_it(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "t.csv").write_text("T\n0.5\n2\n")
+    project = Project(tmp_path).workflow("""
+        axes: {s: {file: t.csv}}
+        stages: {h: {over: [s], module: "builtins:repr", params: {obj: "${{ T }}"}, outputs: {text: {}}}}
+    """)
+    said = project.diel("validate", "flow.yaml")
+    assert "s: T: float" in said
+    assert "column 'T': 2 is read as 2.0" in said
+    assert project.run().values("h", "text") == ["0.5", "2.0"]

@@ -140,7 +140,8 @@ def test_a_column_is_of_one_type_in_all_files_and_of_its_contract(paths: RunPath
     files = [folder / "0.csv", folder / "1.csv"]
     for path, text in zip(files, ("id,e\n12,1.5\n", "id,e\n007,2\n"), strict=True):
         path.write_text(text)
-    assert rows(derived(paths, [*files]).points["d"]) == [("12", 1.5), ("007", 2)]
+    found = rows(derived(paths, [*files]).points["d"])
+    assert [*map(repr, found)] == [*map(repr, [("12", 1.5), ("007", 2.0)])]
     assert rows(derived(paths, files[:1], columns={"e": "str"}).points["d"]) == [("1.5",)]
     outputs = {"points": {"path": "p.csv", "columns": {"id": "str"}}}
     stages = {"make": {"command": ["true"], "outputs": outputs}, "use": {"command": ["true"], "over": ["d"]}}

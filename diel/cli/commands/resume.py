@@ -169,10 +169,11 @@ def _look(
         cost = (
             f"{_names(rerun)} ({versions.cost_of(run, plan, rerun)})" if rerun else "nothing that is finished"
         )
-    except UsageError:
+    except UsageError as error:
         if update:
             raise
         rerun, cost = {}, "what rests on them, if that can be"
+        axes = axes or (error.why if isinstance(error, versions.Decided) else "")
     if not update:
         rest = len(every) - len(changed)
         more = f" and {rest} more that finished tasks read" if rest else ""

@@ -113,8 +113,9 @@ _SPELLED = re.compile(r"\+?(-?)\.?(nan|inf)(?:inity)?")
 
 
 def alike(value: Any, other: Any) -> bool:
-    """Return whether values of a point are equal, and written with the same types: 1 and 1.0 are not."""
-    return json.dumps(value, sort_keys=True) == json.dumps(other, sort_keys=True)
+    """Return whether values of a point are equal, and written with the same types (1 and 1.0 are not) and
+    the same order of keys."""
+    return json.dumps(value) == json.dumps(other)
 
 
 def keep(points: Points, path: Path) -> None:
