@@ -239,7 +239,7 @@ def _parsed(text: str, number: type = float) -> Any:
     registry = _registry(number)
     try:
         unit = registry.parse_units(text)
-        if "astronomical_unit" not in str(unit) or "astronomical" in text:
+        if number is Fraction or "astronomical_unit" not in str(unit) or "astronomical" in text:
             return unit
     except Exception as error:  # its parser has no class for a bad text
         if (plain := _of_udunits(text)) != text:

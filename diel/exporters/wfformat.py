@@ -61,7 +61,9 @@ def write(run: RunReader, into: Path, target: Path) -> list[str]:
             **({"execution": _together(run, tasks, executed)} if executed else {}),
         },
     }
-    (into / "wfformat.json").write_text(json.dumps(json_value(document), indent=1, ensure_ascii=False), "utf-8")
+    (into / "wfformat.json").write_text(
+        json.dumps(json_value(document), indent=1, ensure_ascii=False), "utf-8"
+    )
     edges, failed = sum(map(len, read.values())), sum(not task.state.good for task in tasks.values())
     lines = [f"{counted(len(tasks), 'task')}, dependencies: {edges:,}"]
     if failed:
