@@ -167,7 +167,7 @@ class History:
             raise TypeError(event)
 
     def has_notes(self) -> bool:
-        """Return whether tasks are not all there is to tell: stages held, joined, asked first; remarks, exports."""
+        """Return whether more than tasks is to be told: stages held, joined, asked first; remarks, exports."""
         stages = self.stages.values()
         return bool(self.exports) or any(
             s.held or s.joined or s.remark or s.surrogate is not None for s in stages
