@@ -65,18 +65,15 @@ class Conversion(NamedTuple):
 
 def _scaled(value: Any, rule: Conversion) -> Any:
     """Return numbers in another unit, as doubles where a narrower type would lose some. Raise UnitsError."""
-    if type(value) in (int, float):
-        if not math.isfinite(value):
-            return value * float(rule.factor)
-        try:
-            return float(Fraction(str(value)) * rule.factor + rule.offset)  # the nearest double
-        except OverflowError:
-            raise UnitsError(f"in {rule.unit} {value!r:.40} would be {BEYOND}") from None
     times, per = map(float, rule.factor.as_integer_ratio())
     if min(times, per) > 1 and max(times, per) > 1e6:  # which single precision might not hold
         times, per = float(rule.factor), 1.0
     if not hasattr(value, "dtype"):
-        return value * times / per + float(rule.offset)
+        made = value * times / per
+        if abs(value) < math.inf and abs(made) == math.inf:
+            raise UnitsError(f"in {rule.unit} {value!r:.40} would be {BEYOND}")
+        is_exact = type(value) in (int, float) and math.isfinite(value)
+        return float(Fraction(str(value)) * rule.factor + rule.offset) if is_exact else made
     import numpy  # here: it is loaded
 
     with numpy.errstate(all="ignore"):
@@ -173,8 +170,7 @@ def conversion(source: str, need: str) -> Conversion:
     if angles[0] != angles[1] and first.dimensionality:  # else a turn would count as 2π hertz
         raise UnitsError(f"only one of {source} and {need} has an angle", "write Hz, or rad/s, at both ends")
     try:
-        exact = _registry(Fraction)
-        ends = [exact.parse_units(str(unit)) for unit in (first, second)]
+        exact, ends = _registry(Fraction), [_parsed(text, Fraction) for text in texts]
         low, mid, top = (Fraction(exact.convert(Fraction(number), *ends)) for number in (0, 1, 2))
     except Exception as error:
         if type(error) is not TypeError:
@@ -236,16 +232,16 @@ def _of_udunits(text: str) -> str:
     return text
 
 
-def _parsed(text: str) -> Any:
+def _parsed(text: str, number: type = float) -> Any:
     """Return a unit by its text. Raise UnitsError with the nearest known one."""
-    registry = _registry()
+    registry = _registry(number)
     try:
         unit = registry.parse_units(text)
-        if "astronomical_unit" not in str(unit) or "astronomical" in text:
+        if number is Fraction or "astronomical_unit" not in str(unit) or "astronomical" in text:
             return unit
     except Exception as error:  # its parser has no class for a bad text
         if (plain := _of_udunits(text)) != text:
-            return _parsed(plain)
+            return _parsed(plain, number)
         names = getattr(error, "unit_names", None)
         if not names:
             hint = "write them as in eV, kJ/mol or m/s**2"

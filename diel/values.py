@@ -261,6 +261,8 @@ def digits_apart(numbers: Iterable[Any], least: int = LEAST_DIGITS) -> int:
 
 def number_text(number: float, digits: int = MOST_DIGITS) -> str:
     """Return a float in so many significant digits, without zeros at its end; whole numbers keep all."""
+    if type(number) is int:
+        return str(number)
     text = repr(number) if digits >= MOST_DIGITS or not math.isfinite(number) else f"{number:.{digits}g}"
     whole = abs(number) < 1e15 and number == int(number)
     return f"{number:.0f}" if whole and float(text) != number else text

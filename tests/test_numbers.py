@@ -50,3 +50,18 @@ def test_exported_documents_are_json_whatever_a_point_is(tmp_path: Path) -> None
 
 def refuse(constant: str) -> None:
     raise AssertionError(f"{constant} is no JSON")
+
+
+def test_the_best_trial_is_that_of_the_exact_whole_number(tmp_path: Path) -> None:
+    text = """
+        hyperparameters: {k: {type: int, low: 1, high: 2}}
+        axes: {t: {search: {parameters: [k], sampler: random, trials: 2, enqueue: [{k: 1}, {k: 2}], minimize: s.y}}}
+        stages:
+          s:
+            over: [t]
+            command: "echo '{\\"y\\": ${{ 9007199254740992 + hp.k % 2 }}}' > $DIEL_RESULT"
+            outputs: {y: {value: int}}
+    """
+    said = Project(tmp_path).workflow(text).diel("run", "flow.yaml")
+    assert "best trial 1: 9007199254740992, k=2" in said
+    assert "9007199254740993" in Project(tmp_path).diel("results", "last", "--trials")

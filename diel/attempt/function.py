@@ -26,7 +26,6 @@ from diel.attempt.watchdog import RunningAttempt, Watchdog
 from diel.context import Context
 from diel.errors import DielError, Interrupted, ModuleError, Pruned
 from diel.modules.beside import begin_call, changed_in_place, hidden_package
-from diel.modules.catalogue import Module
 from diel.states import FailureClass
 
 _BUFFERED = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)

@@ -122,16 +122,28 @@ def _of_parquet(path: str) -> Any:
     table = pyarrow.parquet.read_table(path)
     frame = table.to_pandas()
     for name, column in zip(table.column_names, table.columns, strict=True):
-        if column.null_count and pyarrow.types.is_integer(column.type) and frame.get(name, frame).ndim == 1:
+        if frame.get(name, frame).ndim != 1:
+            continue
+        nested = pyarrow.types.is_nested(column.type) and "int64" in str(column.type)
+        if nested and _is_large(items := column.to_pylist()):  # which pandas would round beside gaps
+            frame[name] = make_frame({name: items})[name].set_axis(frame.index)
+        elif column.null_count and pyarrow.types.is_integer(column.type):
             frame[name] = make_frame({name: column.to_pylist()})[name].set_axis(frame.index)
     return frame
+
+
+def _is_large(value: Any) -> bool:
+    """Return whether a value holds a whole number that a double may not."""
+    if isinstance(value, list | tuple | dict):
+        return any(map(_is_large, value.values() if isinstance(value, dict) else value))
+    return type(value) is int and abs(value) > 2**53
 
 
 def _of_netcdf(path: str) -> Any:
     """Return all variables of a file; whole numbers with gaps are nullable."""
     import xarray  # here: only data of this kind needs it
 
-    frame = _dataset(path, None).to_dataframe().reset_index()
+    frame = _opened(path, None).to_dataframe().reset_index()
     with xarray.open_dataset(path, engine="netcdf4", decode_cf=False) as raw:
         for variable in raw.variables.values():
             for name in ("_FillValue", "missing_value"):
@@ -164,7 +176,23 @@ def _dataset(path: str, inside: str | None, table: Any = None) -> Any:
     import xarray  # here: only data of this kind needs it
 
     if suffix_of(path) not in (".nc", ".nc4", ".zarr", ".h5", ".hdf5"):
-        return xarray.Dataset.from_dataframe(_frame(path, inside, table))
+        frame = _frame(path, inside, table)
+        kinds = {name: kind for name, kind in frame.dtypes.items() if str(kind) in ("Int64", "UInt64")}
+        exact = dict.fromkeys((name for name in kinds if _is_large(frame[name].tolist())), object)
+        return xarray.Dataset.from_dataframe(frame.astype(exact))  # whose values would be doubles
+    dataset = _opened(path, inside)
+    for name, variable in dataset.variables.items():
+        was_long = str(variable.encoding.get("dtype")) in ("int64", "uint64")
+        if was_long and variable.dtype.kind == "f" and (abs(variable) >= 2**53).any():
+            message = f"{name} has gaps or a scale, and whole numbers beyond 2^53, which xarray rounds"
+            raise BadData(f"{message}; annotate it with pandas.DataFrame")
+    return dataset
+
+
+def _opened(path: str, inside: str | None) -> Any:
+    """Return a dataset as xarray reads it."""
+    import xarray  # here: as above
+
     if missing := lacking(path):
         raise BadData(f"to read it takes {missing}")
     engine = "zarr" if path.endswith(".zarr") else "netcdf4"

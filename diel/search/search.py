@@ -288,7 +288,7 @@ class SearchDecider(Decider):
         number = as_float(value)
         if not math.isfinite(number):
             raise Unjudged(f"{reference} is {reprlib.repr(value)}; expected a finite number")
-        return number
+        return value if isinstance(value, int) and abs(value) >= 2**53 else number  # not rounded
 
     def _tell(self, context: Context, ended: Trial) -> None:
         searcher = self._searcher(context)  # first: it replays what has been told so far

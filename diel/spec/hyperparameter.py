@@ -119,6 +119,8 @@ class Hyperparameter(SpecModel):
             raise refuse(f"expected {_WORDS[self.type]}, found {quote(value)}", _type_hint(self.type, value))
         if self.type in ("int", "float"):
             self._check_bounds(value)
+        if self.type == "float" and float(value) != value:
+            raise refuse(f"{value} is no double; the nearest is {float(value):.0f}")
         return float(value) if self.type == "float" else value
 
     def _chosen(self, value: Any) -> Any:

@@ -237,6 +237,17 @@ def test_whole_numbers_that_lack_some_keep_their_digits(tmp_path: Path) -> None:
     ]
     for column in (one["n"] for one in frames):
         assert (str(column.dtype), column[0], column[1] is pandas.NA) == ("Int64", LARGE, True)
+    datasets = [
+        load("dataset", str(tmp_path / "a.parquet")),
+        load("dataset", "a.jsonl", None, [{"n": LARGE}, {}]),
+    ]
+    assert [one["n"].values[0] for one in datasets] == [LARGE] * 2
+    with pytest.raises(BadData, match=r"n has gaps or a scale, and whole numbers beyond 2\^53"):
+        load("dataset", str(tmp_path / "a.nc"))
+    nested = {"l": pyarrow.array([[LARGE, None], []]), "s": pyarrow.array([{"x": LARGE}, {"x": None}])}
+    save("arrow", pyarrow.table(nested), str(tmp_path / "n"))
+    frame = load("frame", str(tmp_path / "n.parquet"))
+    assert [frame["l"][0], frame["s"][0]] == [[LARGE, None], {"x": LARGE}]
     usual = make_frame([{"i": 1, "f": 1, "s": "a"}, {"i": 2, "f": 0.5}])
     assert [str(kind) for kind in usual.dtypes][:2] == ["int64", "float64"]
 

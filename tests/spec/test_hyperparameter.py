@@ -35,6 +35,7 @@ def test_a_hyperparameter_keeps_a_value_of_its_type(given: dict[str, Any], value
         ({"type": "int"}, True),
         ({"type": "float", "high": 1}, 1.5),
         ({"type": "float", "low": 0}, float("nan")),
+        ({"type": "float"}, 2**53 + 1),
         ({"type": "str"}, 1),
         ({"type": "bool"}, 1),
         ({"type": "choice", "choices": [1, 2]}, True),
