@@ -167,11 +167,9 @@ class History:
             raise TypeError(event)
 
     def has_notes(self) -> bool:
-        """Return whether more than tasks is to be told: stages held, joined, asked first; remarks, exports."""
+        """Return whether more than tasks is told: stages held, joined, asked first, remarks, exports."""
         stages = self.stages.values()
-        return bool(self.exports) or any(
-            s.held or s.joined or s.remark or s.surrogate is not None for s in stages
-        )
+        return bool(self.exports) or any(s.held or s.joined or s.remark or s.surrogate for s in stages)
 
     def is_doubted(self) -> bool:
         """Return whether audits speak against answers among the results."""
