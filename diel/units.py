@@ -27,7 +27,7 @@ _UDUNITS: tuple[tuple[str, Any], ...] = (
     (r"(?<=\w)\.(?=[^\W\d])", " "),
     (r"[A-Z][a-z]{4,}", lambda word: word[0].lower()),
 )
-"""What UDUNITS reads, as pint does."""
+"""What UDUNITS and the CF conventions write, as pint reads it."""
 _LEAST = {"float16": 2.0**-14, "float32": 2.0**-126, "complex64": 2.0**-126}
 """The least numbers of narrow types that have all their digits."""
 
@@ -203,8 +203,7 @@ def product(first: str, second: str, sign: str = "*") -> str | None:
 
 
 def contradict(own: str, promised: str) -> bool:
-    """Return whether the units that an object names are others than the promised ones, or none that anybody
-    knows. Those of dates, `days since …`, are not compared."""
+    """Return whether the units that an object names are not the promised ones; dates have none."""
     if own in ("", promised) or " since " in own or find_spec("pint") is None:
         return False
     try:
@@ -225,13 +224,6 @@ def _registry(number: type = float) -> Any:
     return registry
 
 
-def _of_udunits(text: str) -> str:
-    """Return units as pint writes them, if they are as the CF conventions write them: `W m-2`, `m.s-1`."""
-    for pattern, plain in _UDUNITS:
-        text = re.sub(pattern, plain, text)
-    return text
-
-
 def _parsed(text: str, number: type = float) -> Any:
     """Return a unit by its text. Raise UnitsError with the nearest known one."""
     registry = _registry(number)
@@ -240,7 +232,10 @@ def _parsed(text: str, number: type = float) -> Any:
         if number is Fraction or "astronomical_unit" not in str(unit) or "astronomical" in text:
             return unit
     except Exception as error:  # its parser has no class for a bad text
-        if (plain := _of_udunits(text)) != text:
+        plain = text
+        for pattern, spelling in _UDUNITS:
+            plain = re.sub(pattern, spelling, plain)
+        if plain != text:
             return _parsed(plain, number)
         names = getattr(error, "unit_names", None)
         if not names:

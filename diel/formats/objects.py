@@ -143,7 +143,7 @@ def _of_netcdf(path: str) -> Any:
     """Return all variables of a file; whole numbers with gaps are nullable."""
     import xarray  # here: only data of this kind needs it
 
-    frame = _opened(path, None).to_dataframe().reset_index()
+    frame = _dataset(path, None, exact=False).to_dataframe().reset_index()
     with xarray.open_dataset(path, engine="netcdf4", decode_cf=False) as raw:
         for variable in raw.variables.values():
             for name in ("_FillValue", "missing_value"):
@@ -172,32 +172,25 @@ def _arrow(path: str, inside: str | None, table: Any = None) -> Any:
     return arrow
 
 
-def _dataset(path: str, inside: str | None, table: Any = None) -> Any:
+def _dataset(path: str, inside: str | None, table: Any = None, exact: bool = True) -> Any:
     import xarray  # here: only data of this kind needs it
 
     if suffix_of(path) not in (".nc", ".nc4", ".zarr", ".h5", ".hdf5"):
         frame = _frame(path, inside, table)
         kinds = {name: kind for name, kind in frame.dtypes.items() if str(kind) in ("Int64", "UInt64")}
-        exact = dict.fromkeys((name for name in kinds if _is_large(frame[name].tolist())), object)
-        return xarray.Dataset.from_dataframe(frame.astype(exact))  # whose values would be doubles
-    dataset = _opened(path, inside)
-    for name, variable in dataset.variables.items():
-        was_long = str(variable.encoding.get("dtype")) in ("int64", "uint64")
-        if was_long and variable.dtype.kind == "f" and (abs(variable) >= 2**53).any():
-            message = f"{name} has gaps or a scale, and whole numbers beyond 2^53, which xarray rounds"
-            raise BadData(f"{message}; annotate it with pandas.DataFrame")
-    return dataset
-
-
-def _opened(path: str, inside: str | None) -> Any:
-    """Return a dataset as xarray reads it."""
-    import xarray  # here: as above
-
+        large = dict.fromkeys((name for name in kinds if _is_large(frame[name].tolist())), object)
+        return xarray.Dataset.from_dataframe(frame.astype(large))  # whose values would be doubles
     if missing := lacking(path):
         raise BadData(f"to read it takes {missing}")
     engine = "zarr" if path.endswith(".zarr") else "netcdf4"
-    with xarray.open_dataset(path, engine=engine, group=inside) as dataset:
-        return dataset.load()
+    with xarray.open_dataset(path, engine=engine, group=inside) as lazy:
+        dataset = lazy.load()
+    for name, variable in dataset.variables.items():
+        was_long = str(variable.encoding.get("dtype")) in ("int64", "uint64")
+        if exact and was_long and variable.dtype.kind == "f" and (abs(variable) >= 2**53).any():
+            message = f"{name} has gaps or a scale, and whole numbers beyond 2^53, which xarray rounds"
+            raise BadData(f"{message}; annotate it with pandas.DataFrame")
+    return dataset
 
 
 def _dataarray(path: str, inside: str | None, table: Any = None) -> Any:

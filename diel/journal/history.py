@@ -169,9 +169,7 @@ class History:
     def has_notes(self) -> bool:
         """Return whether there is more than tasks: stages held, asked first or joined, remarks, exports."""
         stages = self.stages.values()
-        return bool(self.exports) or any(
-            s.held or s.joined or s.remark or s.surrogate is not None for s in stages
-        )
+        return bool(self.exports) or any(s.held or s.joined or s.remark or s.surrogate for s in stages)
 
     def is_doubted(self) -> bool:
         """Return whether audits speak against answers among the results."""

@@ -276,9 +276,8 @@ def zero_padded(node: Node, verbatim: Verbatim) -> Iterator[Scalar]:
         counts = Counter(text.rstrip("0") for text in {leaf.text for leaf in leaves if "." in leaf.text})
         for child in node.items:
             yield from zero_padded(child, verbatim is True)
-        for leaf in leaves if verbatim is not True else ():
-            if leaf.text.endswith("0") and counts[leaf.text.rstrip("0")] > 1:
-                yield leaf
+        padded = (leaf for leaf in leaves if leaf.text.endswith("0") and counts[leaf.text.rstrip("0")] > 1)
+        yield from padded if verbatim is not True else ()
     elif node.plain and verbatim is not True and _PADDED.fullmatch(node.text):
         yield node
 

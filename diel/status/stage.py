@@ -87,13 +87,11 @@ class StageStatus:
         }
 
 
-def shared_lines(stages: Iterable[StageStatus]) -> list[str]:
+def shared_lines(stages: Sequence[StageStatus]) -> list[str]:
     """Return how many tasks did not run, since an equal one of the same run had, and remarks on stages."""
-    lines = []
-    for stage in stages:
-        who = f"{stage.name}: {counted(stage.shared, 'task')} took the result of an equal trial"
-        lines += [line for line in (who * bool(stage.shared), stage.remark) if line]
-    return lines
+    who = "the result of an equal trial"
+    lines = [f"{stage.name}: {counted(stage.shared, 'task')} took {who}" for stage in stages if stage.shared]
+    return lines + [stage.remark for stage in stages if stage.remark]
 
 
 def stages_in(paths: RunPaths, history: History, state: RunState) -> Iterator[StageStatus]:
