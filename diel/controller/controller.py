@@ -373,7 +373,7 @@ class Controller:
             self._last_snapshot = now
             if self._exporter is not None:
                 self._exporter.tell()
-            self._ledger.save()
+            self._ledger.reader.save()
 
     def _backlog(self) -> dict[str, float]:
         """Return seconds of queued work, by the shape of its tasks, where their run time is known."""

@@ -187,12 +187,8 @@ class Gangs:
 
     def _is_there(self, line: GangLine, stage: StageRun, group: Group) -> bool:
         """Return whether a stage that comes in waves already has a task at a place, or will have none."""
-        is_waiting = False
-        for index in line.open_at(stage, group):
-            if (stage.name, index) in self._dispatcher.in_flight:
-                return True
-            is_waiting = True
-        return not is_waiting
+        are_out = ((stage.name, i) in self._dispatcher.in_flight for i in line.open_at(stage, group))
+        return next(are_out, True) or any(are_out)
 
     def _awaited(self) -> Iterator[Member]:
         """Tasks for which others that run already wait: they run again soon, and their room is kept."""

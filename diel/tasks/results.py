@@ -60,10 +60,6 @@ class Results:
         numbers, offsets = self._places[stage]
         return read_result(self._paths.journal / self._segments[numbers[index]], offsets[index])
 
-    def outputs(self, stage: str, index: int) -> Made:
-        """Return the outputs of a task, in its record."""
-        return self.record(stage, index)
-
     def place(self, stage: str, index: int) -> tuple[str, int]:
         """Return segment and offset of a committed result."""
         numbers, offsets = self._places[stage]

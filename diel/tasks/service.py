@@ -26,6 +26,7 @@ class ServiceLink(Link):
 
     way = "asks the service"
     alongside = True
+    is_counted = False  # a replica that ends does not affect others
 
     inputs: list[Link] = field(default_factory=list)
     """The edges that the service itself reads."""
@@ -33,12 +34,6 @@ class ServiceLink(Link):
     """The request of a replica's task, with all files that it reads where they lie."""
     _requests: dict[Group, Request] = field(default_factory=dict)
     _ended: dict[Group, int] = field(default_factory=dict)
-
-    def count(self, index: int) -> None:
-        """Count nothing: a replica that ends does not affect others."""
-
-    def leave_out(self, index: int) -> None:
-        """Take back nothing: nothing was counted."""
 
     def woken_by(self, index: int) -> Iterable[int]:
         """Return the tasks that cannot continue if a replica ended badly."""

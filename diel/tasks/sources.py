@@ -91,10 +91,8 @@ class Sources:
             if declared.source.startswith("hp.") and label not in self.inputs
         }
         """The inputs that are hyperparameters of the task itself, by label."""
-        self.conversions: Mapping[str, Any] = {}
+        self.conversions: Mapping[str, Any] = conversions_of(run, self.inputs.values())
         """How inputs in other units are converted, by name."""
-        if any(declared.units is not None for declared in run.spec.inputs.values()):
-            self.conversions = conversions_of(run, self.inputs.values())
         self.columns = columns_of(run.spec, self.inputs) if run.spec.module is not None else {}
         """The types of columns that contracts declare, by input of a module."""
         self._begun = {
@@ -161,7 +159,7 @@ class Sources:
             return {**self._hyperparameters, **link.up.searched(index)}[link.edge.hyperparameter]
         output = link.edge.output
         assert output is not None
-        record = self._results.outputs(link.edge.upstream, index)
+        record = self._results.record(link.edge.upstream, index)
         try:
             value = output_of(record, output, self.paths.root)
         except KeyError:
