@@ -159,7 +159,7 @@ class Sources:
             return {**self._hyperparameters, **link.up.searched(index)}[link.edge.hyperparameter]
         output = link.edge.output
         assert output is not None
-        record = self._results.record(link.edge.upstream, index)
+        record = self._results.outputs(link.edge.upstream, index)
         try:
             value = output_of(record, output, self.paths.root)
         except KeyError:
