@@ -31,8 +31,8 @@ from diel.states import FINAL
 from diel.tasks.artifact_gc import Place, Readers, ended_well, reading
 from diel.tasks.link import Link
 from diel.tasks.results import Outputs, artifact_home, outputs_digests
+from diel.tasks.service import Turn, turns_of
 from diel.tasks.stage_run import StageRun
-from diel.tasks.turn import Turn, turns_of
 
 Again = Mapping[str, dict[int, int]]
 """By stage, the tasks that must run again, and the last attempt whose result is gone."""
