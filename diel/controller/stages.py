@@ -38,7 +38,7 @@ from diel.tasks.sources import Scope, Sources, link_of
 from diel.tasks.stage_run import StageRun
 from diel.tasks.stream import ends_of
 from diel.tasks.surrogate import name_teachers
-from diel.tasks.watched import Watch
+from diel.tasks.texts import Watch
 
 _DECIDERS: dict[str, Callable[[Any, Iterable[Adaptive], Deciding], Decider]] = {
     "search": SearchDecider,

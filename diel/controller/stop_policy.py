@@ -29,7 +29,7 @@ from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link, Verdict
 from diel.tasks.selection import ChoosingLink
 from diel.tasks.stage_run import StageRun
-from diel.tasks.watched import WATCHED
+from diel.tasks.texts import WATCHED
 
 FEW = 4
 """A stage is not held for fewer tasks than this, nor for fewer than twice those that failed."""

@@ -28,8 +28,7 @@ from diel.tasks.selection import ChoosingLink
 from diel.tasks.service import ServiceLink
 from diel.tasks.stage_run import StageRun
 from diel.tasks.stream import StreamLink
-from diel.tasks.texts import NOWHERE, Files, Texts
-from diel.tasks.watched import Watch
+from diel.tasks.texts import NOWHERE, Files, Texts, Watch
 from diel.units import Rule, UnitsError, conversions
 
 
