@@ -208,12 +208,10 @@ def make_plan(checked: Checked, site: Site, earlier: Iterable[Problem] = ()) -> 
                 place = ("stages", name, *flaw.key)
                 problems.append(checked.document.problem(place, flaw.message, flaw.hint, offset=flaw.offset))
     if not problems:
-        held = {name: (stage.pool, stage.cores) for name, stage in stages.items()}
-        shapes = {name: stage.shape for name, stage in stages.items()}
         if checked.workflow.any_stage(lambda stage: stage.asks):
-            problems += _check_service_room(checked, site, held, shapes)
+            problems += _check_service_room(checked, site, stages)
         if checked.workflow.any_stage(lambda stage: stage.joined):
-            problems += _check_gang_room(checked, site, held, shapes)
+            problems += _check_gang_room(checked, site, stages)
     if problems:
         raise SpecError(problems)
     return Plan(checked, site, stages, sum(rooms(site).values()))
@@ -242,9 +240,7 @@ def _stage_plan(checked: Checked, site: Site, name: str) -> tuple[Site, StagePla
     )
 
 
-def _check_service_room(
-    checked: Checked, site: Site, placed: Mapping[str, tuple[str, int]], shapes: Mapping[str, Shape]
-) -> list[Problem]:
+def _check_service_room(checked: Checked, site: Site, placed: Mapping[str, StagePlan]) -> list[Problem]:
     """Find consumers without room beside their services; `placed` has their pools and cores, by stage."""
     stages = checked.workflow.stages
     sharing = [name for name, stage in stages.items() if stage.service is not None or stage.asks]
@@ -254,8 +250,8 @@ def _check_service_room(
             continue
         needed = reach(stage.asks, lambda other: stages[other].asks)
         for pool, room in rooms(site).items():
-            here = [n for n in (*needed, name) if not site.scheduled or placed[n][0] == pool]
-            held = {other: placed[other][1] * stages[other].replicas for other in here}
+            here = [n for n in (*needed, name) if not site.scheduled or placed[n].pool == pool]
+            held = {other: placed[other].cores * stages[other].replicas for other in here}
             total = sum(held.values())
             if total <= room:
                 continue
@@ -270,42 +266,38 @@ def _check_service_room(
             problems.append(checked.document.problem(("stages", name, "services"), message, hint))
             break
         else:
-            problems += _too_many_shapes(checked, site, [name, *needed], shapes)
+            problems += _too_many_shapes(checked, site, [placed[n] for n in (name, *needed)])
     return problems
 
 
-def _too_many_shapes(
-    checked: Checked, site: Site, stages: Sequence[str], shapes: Mapping[str, Shape]
-) -> Iterator[Problem]:
+def _too_many_shapes(checked: Checked, site: Site, stages: Sequence[StagePlan]) -> Iterator[Problem]:
     """Report a stage and its services that need too many blocks: one a shape, and services keep theirs."""
     by_pool: dict[str, dict[str, None]] = {}
-    for name in stages:
-        by_pool.setdefault(shapes[name].pool, {})[shapes[name].label] = None
+    for stage in stages:
+        by_pool.setdefault(stage.pool, {})[stage.shape.label] = None
     for pool, distinct in by_pool.items():
         if site.scheduled and len(distinct) > site.pools[pool].blocks:
             message = (
-                f"'{stages[0]}' and its services need blocks of {len(distinct)} shapes at the same time "
+                f"'{stages[0].name}' and its services need blocks of {len(distinct)} shapes at the same time "
             )
             message += f"({', '.join(distinct)}), and pool '{pool}' may have {site.pools[pool].blocks}"
             hint = "give them the same resources, put one into another pool, or raise the pool's `blocks`"
-            yield checked.document.problem(("stages", stages[0], "services"), message, hint)
+            yield checked.document.problem(("stages", stages[0].name, "services"), message, hint)
 
 
-def _check_gang_room(
-    checked: Checked, site: Site, placed: Mapping[str, tuple[str, int]], shapes: Mapping[str, Shape]
-) -> list[Problem]:
-    """Gangs that could never run. `placed` gives a task's pool and cores by stage, `shapes` its shape."""
+def _check_gang_room(checked: Checked, site: Site, placed: Mapping[str, StagePlan]) -> list[Problem]:
+    """Gangs that could never run. `placed` gives a task's pool, cores and shape by stage."""
     problems: list[Problem] = []
     for gang in gangs(checked.graph):
         problems += shared_room_flaws(checked, site, gang.stages)
         counts = {name: _at_once(checked, gang, name) for name in gang.stages}
         for pool, room in rooms(site).items():
-            here = [n for n in gang.stages if not site.scheduled or placed[n][0] == pool]
-            needed = {name: (counts[name] or 1) * placed[name][1] for name in here}
+            here = [n for n in gang.stages if not site.scheduled or placed[n].pool == pool]
+            needed = {name: (counts[name] or 1) * placed[name].cores for name in here}
             if sum(needed.values()) <= room:
                 continue
             where = f"pool '{pool}' of site '{site.name}'" if site.scheduled else "this machine"
-            needs = ", ".join(f"'{name}' {_tasks(counts[name])} of {placed[name][1]}" for name in here)
+            needs = ", ".join(f"'{name}' {_tasks(counts[name])} of {placed[name].cores}" for name in here)
             message = f"these stages run at the same time and need {sum(needed.values())} cores ({needs})"
             hint = "ask for fewer cores or tasks, or choose another site with --site"
             key = _key(checked, gang)
@@ -313,17 +305,17 @@ def _check_gang_room(
             break
         else:
             if site.scheduled:
-                problems += _too_many_blocks(checked, site, gang, counts, shapes)
+                problems += _too_many_blocks(checked, site, gang, placed)
     return problems
 
 
 def _too_many_blocks(
-    checked: Checked, site: Site, gang: Gang, counts: Mapping[str, int | None], shapes: Mapping[str, Shape]
+    checked: Checked, site: Site, gang: Gang, placed: Mapping[str, StagePlan]
 ) -> Iterator[Problem]:
     """Gangs that need too many blocks: each shape has its own, and all must run at the same time."""
     tasks: Counter[Shape] = Counter()
     for name in gang.stages:
-        tasks[shapes[name]] += counts[name] or 1
+        tasks[placed[name].shape] += _at_once(checked, gang, name) or 1
     for pool in sorted({shape.pool for shape in tasks}):
         there = site.pools[pool]
         here = [shape for shape in tasks if shape.pool == pool]

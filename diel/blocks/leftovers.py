@@ -73,7 +73,6 @@ def _block(record: records.BlockFacts) -> Block:
         reason=record["reason"],
         nodes=record["nodes"],
         began=record["began"],
-        ending=False,
         adopted=True,
     )
 

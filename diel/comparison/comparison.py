@@ -432,7 +432,6 @@ class Ended(NamedTuple):
     """Of those that this run computed."""
     values: dict[str, dict[Point, Any]]
     """By output; of an artifact the digest of its content."""
-    artifacts: frozenset[str]
     cached: int
 
 
@@ -472,7 +471,7 @@ class Side:
         return self._read(lambda: {name: stage.parts for name, stage in self.run.history.stages.items()}, {})
 
     def ended(self, stage: str) -> Ended:
-        none = Ended({}, {}, frozenset(), 0)
+        none = Ended({}, {}, 0)
         return none if stage not in self.stages else self._read(lambda: self._ended(stage), none)
 
     def _ended(self, stage: str) -> Ended:
@@ -502,7 +501,7 @@ class Side:
 def _gathered(results: list[tuple[Mapping[str, Any], Result]]) -> Ended:
     seconds: dict[Point, float] = {}
     values: dict[str, dict[Point, Any]] = {}
-    artifacts, cached = set(), 0
+    cached = 0
     counts: Counter[Point] = Counter()
     for names, record in results:
         texts = {n: v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for n, v in names.items()}
@@ -516,9 +515,8 @@ def _gathered(results: list[tuple[Mapping[str, Any], Result]]) -> Ended:
         for name, value in record.get("values", {}).items():
             values.setdefault(name, {})[point] = value
         for name, artifact in record.get("artifacts", {}).items():
-            artifacts.add(name)
             values.setdefault(name, {})[point] = artifact.get("digest")
-    return Ended(seconds, values, frozenset(artifacts), cached)
+    return Ended(seconds, values, cached)
 
 
 def point_name(point: Point) -> str:

@@ -215,7 +215,7 @@ class Controller:
 
     def _end_processes(self, without: str | None = None) -> None:
         if self._gangs is not None:
-            self._gangs.stop()
+            self._gangs.streaming.stop()
         kill_marked("DIEL_RUN_DIR", str(self.paths.root), without=without)
 
     def _hand_over(self, state: RunState) -> None:
@@ -356,7 +356,7 @@ class Controller:
             self._read_requests()
             self._stages.tend()
             if self._gangs is not None:
-                self._gangs.tend()
+                self._gangs.streaming.tend()
             if self._stages.serving is not None:
                 self._stages.serving.tend(chain(self._dispatcher.in_flight, self._finder.held))
             slow = any(now - sent.since > SLOW for sent in self._dispatcher.sent.values())
@@ -373,7 +373,7 @@ class Controller:
             self._last_snapshot = now
             if self._exporter is not None:
                 self._exporter.tell()
-            self._ledger.save()
+            self._ledger.reader.save()
 
     def _backlog(self) -> dict[str, float]:
         """Return seconds of queued work, by the shape of its tasks, where their run time is known."""

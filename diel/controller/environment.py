@@ -98,15 +98,10 @@ def mend_environments(plan: Plan, paths: RunPaths, *, anew: bool = False) -> Non
 def changed_environments(plan: Plan, paths: RunPaths) -> list[str]:
     """Return the environments of a run whose definitions are others by now."""
     definitions = _definitions(plan, paths)
-    prepared = {
-        name: environment
-        for name, environment in read_prepared(paths.environments).items()
-        if name in definitions
-    }
     return [
         name
-        for name, environment in prepared.items()
-        if stamp(definitions[name].environment) not in (None, environment.stamp)
+        for name, prepared in read_prepared(paths.environments).items()
+        if name in definitions and stamp(definitions[name].environment) not in (None, prepared.stamp)
     ]
 
 

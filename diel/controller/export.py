@@ -15,28 +15,77 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from diel.artifacts import files_of
 from diel.artifacts.artifact import digest_of, entries_below
 from diel.check.export import own_files
 from diel.check.workflow import Checked
 from diel.controller.stages import Stages
 from diel.copying import copy_file
-from diel.errors import DielError
-from diel.expressions import ExpressionError
+from diel.errors import DielError, ModuleError
+from diel.expressions import ExpressionError, parse
 from diel.files import put, reason, resolved
 from diel.paths import RunPaths
 from diel.project.runs import all_runs
-from diel.spec import Workflow
-from diel.tasks.export import Delivery, Exports
+from diel.spec import Stage, Workflow
 from diel.tasks.ledger import Ledger
+from diel.tasks.results import artifact_path, name_of
 from diel.tasks.stage_run import StageRun
 
 if TYPE_CHECKING:
-    from diel.journal.records import ExportedRecord
+    from diel.journal.records import ExportedRecord, Made
     from diel.results import RunReader
 
 THREADS = 4
+
+
+class Delivery(NamedTuple):
+    """A file or directory of a run, and where it is copied to; both absolute."""
+
+    output: str
+    source: str
+    target: str
+    place: str = ""
+    """The directory into which it goes as one of a list of files."""
+
+
+class Exports:
+    """The outputs of one stage that are exported."""
+
+    def __init__(self, stage: Stage, folder: Path, root: Path) -> None:
+        """Parse the paths. `folder` is the workflow's, `root` that of the run."""
+        self._folder = folder
+        self._root = root
+        self._templates = {
+            name: (parse(output.export), _bare(output.glob))
+            for name, output in stage.outputs.items()
+            if output.export is not None
+        }
+
+    def of(self, scope: Mapping[str, Any], record: "Made") -> Iterator[Delivery]:
+        """Yield the deliveries of a task. Raise ExpressionError, ModuleError, and a scope's errors."""
+        for name, (template, prefix) in self._templates.items():
+            entry = record.get("artifacts", {}).get(name)
+            if entry is None:
+                what = "is a value" if name in record.get("values", {}) else "was not made"
+                raise ModuleError(f"'{name}' {what}: only files are exported")
+            text = template.text_value(scope)
+            place = os.path.join(self._folder, text)
+            for file in files_of(entry):
+                source = os.fspath(artifact_path(record, file["path"], self._root))
+                own = name_of(file["path"])
+                inner = own.removeprefix(prefix) if prefix else os.path.basename(own)
+                whole = os.path.join(place, inner) if "files" in entry or text.endswith("/") else place
+                listed = os.path.normpath(place) if "files" in entry else ""
+                yield Delivery(name, source, os.path.normpath(whole), listed)
+
+
+def _bare(glob: str | None) -> str:
+    """Return the directories before the first pattern of a glob: they are not repeated where its files go."""
+    parts = (glob or "").split("/")[:-1]
+    plain = next((place for place, part in enumerate(parts) if set(part) & set("*?[$")), len(parts))
+    return "".join(f"{part}/" for part in parts[:plain])
 
 
 class ExportsStopped(Exception):

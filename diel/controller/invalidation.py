@@ -31,8 +31,8 @@ from diel.states import FINAL
 from diel.tasks.artifact_gc import Place, Readers, ended_well, reading
 from diel.tasks.link import Link
 from diel.tasks.results import Outputs, artifact_home, outputs_digests
+from diel.tasks.service import Turn, turns_of
 from diel.tasks.stage_run import StageRun
-from diel.tasks.turn import Turn, turns_of
 
 Again = Mapping[str, dict[int, int]]
 """By stage, the tasks that must run again, and the last attempt whose result is gone."""
@@ -50,13 +50,10 @@ def find_missing(run: RunReader) -> tuple[Again, Others, list[str]]:
     texts: list[str] = []
     for name in reversed(run.graph.order):  # readers first: one that runs again needs its own inputs
         stage, found = run.stages[name], _lost(run, readers, axes, name)
-        outputs = {index: outputs_digests(record) for index, (record, _) in found.items()}
-        lost = {index: stage.history.result_attempt(index) for index in found}
+        if found:
+            digests[name] = {index: outputs_digests(record) for index, (record, _) in found.items()}
+        missing |= _lose(run, {name: found})
         texts += [text for _, text in found.values()]
-        for index, attempt in lost.items():
-            stage.history.lose(index, attempt)
-        if lost:
-            missing[name], digests[name] = lost, outputs
         readers.count_ended(stage)
     return missing, digests, texts
 
@@ -110,18 +107,23 @@ def find_suspect(run: RunReader) -> tuple[Again, Again]:
     again = reached(run, answers, without=decided)
     every = suspect_tasks(run)
     stays = _made(run, {name: every[name] - again[name] for name in decided})
-    suspect = _made(run, again)
-    for name, tasks in suspect.items():
-        for index, attempt in tasks.items():
-            run.stages[name].history.lose(index, attempt)
-    return suspect, stays
+    return _lose(run, again), stays
 
 
-def _made(run: RunReader, tasks: Mapping[str, Collection[int]]) -> Again:
-    attempts = {name: run.stages[name].history.result_attempt for name in tasks}
+def _made(run: RunReader, tasks: Mapping[str, Collection[int]]) -> dict[str, dict[int, int]]:
+    attempts = {name: run.history.stage(name).result_attempt for name in tasks}
     return {
         name: {index: attempts[name](index) for index in sorted(tasks[name])} for name in tasks if tasks[name]
     }
+
+
+def _lose(run: RunReader, tasks: Mapping[str, Collection[int]]) -> dict[str, dict[int, int]]:
+    """Return tasks with their last attempts, whose results no longer count in `run`."""
+    made = _made(run, tasks)
+    for name, attempts in made.items():
+        for index, attempt in attempts.items():
+            run.history.stage(name).lose(index, attempt)
+    return made
 
 
 def find_outdated(run: RunReader, remade: Again) -> tuple[Again, Others]:
@@ -177,10 +179,8 @@ class _Outdated:
         if decides:
             records = self._view.records(stage.name)
             self.outputs[stage.name] = {index: outputs_digests(records[index]) for index in outdated}
-        for index in outdated:
-            attempt = stage.history.result_attempt(index)
-            self.again.setdefault(stage.name, {})[index] = attempt
-            stage.history.lose(index, attempt)
+        lost = _lose(self._view, {stage.name: outdated})
+        self.again.setdefault(stage.name, {}).update(lost[stage.name])
 
     def _is_tried_again(self, stage: StageRun, index: int, links: list[Link]) -> bool:
         history = stage.history
@@ -331,16 +331,14 @@ def _resting(
 def _write(
     run: RunReader, segment: SegmentWriter, lost: Mapping[str, Collection[int]], remade: Others
 ) -> None:
-    again: dict[str, dict[int, int]] = {}
     for name, tasks in lost.items():
-        again[name] = {index: run.history.stage(name).result_attempt(index) for index in sorted(tasks)}
         for index in tasks:  # they would go on from there
             shutil.rmtree(run.paths.tasks / name / f"{index}.checkpoint", ignore_errors=True)
     for label, axis in run.workflow.axes.items():
-        if axis.maker in remade and any(label in run.workflow.stages[name].over for name in again):
+        if axis.maker in remade and any(label in run.workflow.stages[name].over for name in lost):
             with contextlib.suppress(OSError):
                 run.paths.axis(label).unlink()
-    tell_gone(segment, [{name: tasks for name, tasks in again.items() if tasks}], remade)
+    tell_gone(segment, [_made(run, lost)], remade)
 
 
 def read_trials(run: RunReader, words: Iterable[str]) -> dict[str, int]:
@@ -393,15 +391,9 @@ def _refusal(run: RunReader, axis: SearchAxis, trials: int) -> str:
 def find_extended(view: RunReader) -> Again:
     """Return the tasks that read all that a search found which goes on; in `view` they have no result now."""
     labels = {label for label, axis in view.adaptive.items() if _goes_on(axis)}
-    extended: dict[str, dict[int, int]] = {}
-    for name in sorted(_after(view, labels)) if labels else ():
-        stage = view.stages[name]
-        for index in range(stage.size):
-            if stage.history.state(index).good:
-                attempt = stage.history.result_attempt(index)
-                extended.setdefault(name, {})[index] = attempt
-                stage.history.lose(index, attempt)
-    return extended
+    stages = [view.stages[name] for name in sorted(_after(view, labels))] if labels else []
+    state = {stage.name: stage.history.state for stage in stages}
+    return _lose(view, {s.name: [i for i in range(s.size) if state[s.name](i).good] for s in stages})
 
 
 def is_extended(run: RunReader) -> bool:

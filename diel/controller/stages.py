@@ -1,19 +1,22 @@
 """The stages of a running workflow: opened once their axes are known, linked along their edges."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+from diel.artifacts import Artifact, differences, text_of
 from diel.attempt.bundle import Work
 from diel.axes.adaptive import Adaptive, Standing, adaptive_axes
-from diel.axes.domain import make_domain
+from diel.axes.domain import Origins, make_domain
 from diel.check.launcher import words_of
 from diel.errors import DielError, UsageError
 from diel.expressions import ExpressionError
 from diel.gangs.service import Serving
 from diel.graph import hyperparameter_reads
 from diel.journal import records
+from diel.paths import RunPaths
 from diel.plan import Plan
 from diel.project.cache import pruned_key
 from diel.project.run_file import RunFile
@@ -21,19 +24,21 @@ from diel.search.decider import Decider, Deciding, Looping
 from diel.search.search import SearchDecider
 from diel.site import Ask
 from diel.site.demand import Demand
-from diel.spec.forms.axis import clashes
+from diel.spec import Axis, Workflow
+from diel.spec.forms.axis import Points, bare, clashes, keep, read_kept
+from diel.spec.forms.rows import Derived, read_points, rows_to_points
 from diel.states import FINAL, FailureClass
 from diel.tasks.artifact_gc import Keeping
-from diel.tasks.axes import Axes
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link
 from diel.tasks.publisher import Publishing
 from diel.tasks.recipe import Recipe, environment_part, environments_of_stage, family_parts, work_of
+from diel.tasks.results import Results, output_of, outputs_of
 from diel.tasks.sources import Scope, Sources, link_of
 from diel.tasks.stage_run import StageRun
 from diel.tasks.stream import ends_of
 from diel.tasks.surrogate import name_teachers
-from diel.tasks.watched import Watch
+from diel.tasks.texts import Watch
 
 _DECIDERS: dict[str, Callable[[Any, Iterable[Adaptive], Deciding], Decider]] = {
     "search": SearchDecider,
@@ -386,3 +391,111 @@ class Stages:
             self._keeping.note_open(stage)
         if self._publishing is not None:
             self._publishing.catch_up(stage)
+
+
+class Axes:
+    """The points of a run's axes, and where those of derived axes were made."""
+
+    def __init__(
+        self, workflow: Workflow, folder: Path, paths: RunPaths, opened: Collection[str] = ()
+    ) -> None:
+        """Open no axis yet. `opened` names the stages whose tasks an earlier controller knew."""
+        self._workflow = workflow
+        self._folder = folder
+        self._paths = paths
+        self._opened = opened
+        self.points: dict[str, Points] = {}
+        self.origins: dict[str, Origins] = {}
+
+    def open_static(self) -> None:
+        """Open every axis that a stage runs over, except derived ones. Raise UsageError."""
+        used = {label for stage in self._workflow.stages.values() for label in stage.over}
+        for label in self._workflow.axes:
+            if label in used and self._workflow.axes[label].maker is None:
+                self.points[label] = self._static(label, self._workflow.axes[label])
+
+    def _static(self, label: str, axis: Axis) -> Points:
+        registry = self._workflow.hyperparameters
+        if not axis.is_kept:
+            return axis.points_of(label, registry, self._folder)
+        path = self._paths.axis(label)
+        points = read_kept(path)
+        if points is None:
+            if any(label in self._workflow.stages[name].over for name in self._opened):
+                raise UsageError(
+                    f"axis '{label}': the points that this run was made with are gone ({path}); put the file "
+                    "back, or start again with `diel run`, which takes from the cache what has not changed"
+                )
+            keep(axis.points_of(label, registry, self._folder), path)
+            points = read_kept(path)
+        assert points is not None
+        return points
+
+    def was_made_by(self, maker: str) -> bool:
+        """Return whether an earlier controller of the run took an axis from a stage's results."""
+        labels = (label for label, axis in self._workflow.axes.items() if axis.maker == maker)
+        return any(self._paths.axis(label).exists() for label in labels)
+
+    def open_derived(self, label: str, maker: StageRun, results: Results) -> None:
+        """Take a derived axis from its maker's results. Raise UsageError where they are no points."""
+        axis = self._workflow.axes[label]
+        assert isinstance(axis, Derived)
+        rows: list[tuple[Any, ...]] = []
+        origins: list[tuple[int, ...]] = []
+        names: tuple[str, ...] | None = None
+        parts = self._parts(label, axis, maker, results)
+        if kinds := _mixed(parts.values()):
+            axis = replace(axis, types={**axis.types, **kinds})
+            parts = self._parts(label, axis, maker, results)
+        for index, part in parts.items():
+            if len(part) and names is not None and part.parameters != names:
+                raise UsageError(
+                    f"axis '{label}': {maker.name}/{index} gives {', '.join(part.parameters)}, "
+                    f"other tasks gave {', '.join(names)}"
+                )
+            names = part.parameters if len(part) or names is None else names
+            rows += map(part.values, range(len(part)))
+            origins += [tuple(maker.domain.coordinates(index).values())] * len(part)
+        lost = {name: loss for part in parts.values() for name, loss in part.lost.items()}
+        points = replace(Points.of_rows(names or axis.gives or (bare(label),), rows), lost=lost)
+        keep(points, self._paths.axis(label))
+        self.points[label] = points
+        axes = tuple(maker.domain.coordinates(0)) if maker.size else maker.domain.axes
+        if maker.domain.axes:
+            self.origins[label] = Origins(axes, origins)
+
+    def _parts(self, label: str, axis: Derived, maker: StageRun, results: Results) -> dict[int, Points]:
+        """Return the points that each task made."""
+        output = axis.output.rpartition(".")[2]
+        good = (index for index in range(maker.size) if maker.history.state(index).good)
+        return {
+            index: self._read(label, axis, f"{maker.name}/{index}", results.record(maker.name, index), output)
+            for index in good
+        }
+
+    def _read(self, label: str, axis: Derived, task: str, record: records.Made, output: str) -> Points:
+        try:
+            value = output_of(record, output, self._paths.root)
+        except KeyError:
+            names = ", ".join(outputs_of(record)) or "nothing"
+            raise UsageError(f"axis '{label}': {task} made no '{output}'; it made: {names}") from None
+        if isinstance(value, Artifact):
+            if changes := differences(value, value.digest, value.identity):
+                raise UsageError(f"axis '{label}': {task}.{output} ({value}): {text_of(changes)}")
+            return read_points(Path(value), label, axis.gives, value.inside, axis.types)
+        if not isinstance(value, list):
+            raise UsageError(
+                f"axis '{label}': {task}.{output} is {value!r}; expected a list, or a CSV or JSONL file"
+            )
+        return rows_to_points(value, label, axis.gives, f"{task}.{output}", axis.types)
+
+
+def _mixed(parts: Iterable[Points]) -> dict[str, str]:
+    """Return the columns whose cells have other types in one file than in another, with one for all."""
+    columns: dict[str, list[Any]] = {}
+    for points in parts:
+        for name, column in zip(points.parameters if points.cells else (), points.columns, strict=False):
+            columns.setdefault(name, []).extend(column)
+    mixed = {name: column for name, column in columns.items() if len({*map(type, column)}) > 1}
+    texts = {name for name in mixed if any(isinstance(v, str) or v != float(v) for v in mixed[name])}
+    return {name: "str" if name in texts else "float" for name in mixed}

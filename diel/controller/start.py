@@ -39,8 +39,7 @@ from diel.spec.data import Filling
 from diel.spec.forms.axis import read_kept
 from diel.spec.forms.rows import TEXTS, FileForm
 from diel.spec.variables import apply_shell, shell_of
-from diel.tasks.texts import Files
-from diel.tasks.watched import OF_AXIS, Watch, file_of
+from diel.tasks.texts import OF_AXIS, Files, Watch, file_of
 from diel.version import __version__
 
 TIMES = 5

@@ -29,7 +29,7 @@ from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link, Verdict
 from diel.tasks.selection import ChoosingLink
 from diel.tasks.stage_run import StageRun
-from diel.tasks.watched import WATCHED
+from diel.tasks.texts import WATCHED
 
 FEW = 4
 """A stage is not held for fewer tasks than this, nor for fewer than twice those that failed."""
@@ -255,12 +255,20 @@ class _Tolerance:
     def _finding(
         self, axes: Iterable[Adaptive], coordinates: Mapping[str, int], reading: Iterable[tuple[Link, int]]
     ) -> Finding:
-        """Yield what tolerates a loss at a point of some searches and loops, read along some edges."""
-        by_readers = yield from self._by_readers(reading)
-        if by_readers is None:
-            return ""
-        by_searches = yield from self._by_searches(axes, coordinates)
-        return by_searches or by_readers
+        """Yield what tolerates a loss at a point of some searches and loops, read along some edges. Each edge
+        must tolerate it; the search counts most that was decided without the point, or failed with it."""
+        causes: list[str] = []
+        for link, index in reading:
+            by_readers = yield from self._by(link, index)
+            if by_readers is None:
+                return ""
+            causes.append(by_readers)
+        for axis in axes:
+            if axis.went_on_without(coordinates):
+                return f"search '{axis.label}'"
+            if axis.is_lost(coordinates) and (cause := (yield axis.label, axis.context(coordinates))):
+                return cause
+        return next(filter(None, causes), "")
 
     def _choosing(self, axis: Adaptive, coordinates: Mapping[str, int]) -> Iterator[tuple[Link, int]]:
         """Yield the edges that pick points of a search or loop from outside, with the tasks at its first."""
@@ -269,27 +277,6 @@ class _Tolerance:
             if axis.label in link.edge.chosen and not inside and link.up.known:
                 for index in link.up.domain.matching({**coordinates, axis.label: 0}):
                     yield link, index
-
-    def _by_searches(self, axes: Iterable[Adaptive], coordinates: Mapping[str, int]) -> Finding:
-        """Yield the search that was decided without a point, or what tolerates that one failed with it."""
-        for axis in axes:
-            if axis.went_on_without(coordinates):
-                return f"search '{axis.label}'"
-            if axis.is_lost(coordinates):
-                cause = yield axis.label, axis.context(coordinates)
-                if cause:
-                    return cause
-        return ""
-
-    def _by_readers(self, reading: Iterable[tuple[Link, int]]) -> Generator[Lost, str | None, str | None]:
-        """Yield what tolerates the loss along all edges: empty if none is met, None if one does not."""
-        causes = []
-        for link, index in reading:
-            cause = yield from self._by(link, index)
-            if cause is None:
-                return None
-            causes.append(cause)
-        return next(filter(None, causes), "")
 
     def _by(self, link: Link, index: int) -> Generator[Lost, str | None, str | None]:
         """Yield what tolerates the loss along one edge: empty if none is met, None if it is not tolerated."""

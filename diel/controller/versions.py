@@ -33,7 +33,7 @@ from diel.states import RunState
 from diel.tasks.artifact_gc import ended_well
 from diel.tasks.link import Link
 from diel.tasks.stage_run import StageRun
-from diel.tasks.watched import OF_AXIS, Watch, file_of
+from diel.tasks.texts import OF_AXIS, Watch, file_of
 
 SHOWN = 5
 Tasks = Mapping[str, frozenset[int] | None]

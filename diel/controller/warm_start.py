@@ -61,17 +61,11 @@ def begin_searches(document: Document, runs: Path, *, anew: bool) -> WarmStart:
 
 
 def _find_earlier(workflow: Workflow, axis: Search, name: str, runs: Path) -> list[dict[str, Any]]:
-    trials = (trial for run in _asked(workflow, name, runs) for trial in _trials(run, axis))
+    mine = (paths for paths in all_runs(runs) if paths.run_id.rpartition("-")[0] == workflow.name)
+    asked = [*mine][-MAX_RUNS:] if name == "project" else [find_run(runs, name)]
+    trials = (trial for run in map(RunReader, asked) for trial in _trials(run, axis))
     unique = {json.dumps(trial, sort_keys=True): trial for trial in trials}
     return [*unique.values()][-MAX_TRIALS:]
-
-
-def _asked(workflow: Workflow, name: str, runs: Path) -> Iterator[RunReader]:
-    if name != "project":
-        yield RunReader(find_run(runs, name))
-        return
-    mine = [paths for paths in all_runs(runs) if paths.run_id.rpartition("-")[0] == workflow.name]
-    yield from map(RunReader, mine[-MAX_RUNS:])
 
 
 def _trials(run: RunReader, search: Search) -> Iterator[dict[str, Any]]:

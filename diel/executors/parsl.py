@@ -75,12 +75,11 @@ class BlockEngine:
 
     def __init__(self, paths: RunPaths, addresses: Sequence[str], ask: Ask) -> None:
         self._hushed = _hush()
+        self._aside: Path | None = None
         folder = paths.logs / "parsl"
         if shlex.quote(str(folder)) != str(folder):  # Parsl writes its paths into shell commands as they are
             folder = Path(tempfile.mkdtemp(prefix=".diel-parsl-", dir=Path.home()))
-            self._aside: Path | None = folder
-        else:
-            self._aside = None
+            self._aside = folder
         self._addresses = tuple(addresses)
         self._ask = ask
         mark = f"DIEL_RUN_DIR={paths.root}"  # as all processes of the run have it

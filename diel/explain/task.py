@@ -35,7 +35,7 @@ from diel.status.stage import cause_of, left_text
 from diel.table import shown
 from diel.tasks.link import Link
 from diel.tasks.results import output_of, outputs_of
-from diel.tasks.watched import Watch
+from diel.tasks.texts import Watch
 from diel.values import bare, point_text, task_text, texts_apart
 
 UNCAUSED: Cause = {}

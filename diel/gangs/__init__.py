@@ -1,1 +1,1 @@
-"""What stays up, or flows, beside the tasks that use it."""
+"""What stays up beside the tasks that use it."""

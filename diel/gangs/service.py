@@ -33,9 +33,8 @@ from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link
 from diel.tasks.recipe import Recipe
 from diel.tasks.results import MissingInput
-from diel.tasks.service import ServiceLink, tie
+from diel.tasks.service import HANDED_OUT, ServiceLink, Turn, tie, turns_of
 from diel.tasks.stage_run import StageRun
-from diel.tasks.turn import HANDED_OUT, Turn, turns_of
 
 PATIENCE = 10.0
 """Seconds for which a point with a ready replica waits for the others."""

@@ -49,7 +49,7 @@ from diel.tasks.results import MissingInput, Results, carry, output_of
 from diel.tasks.service import tie
 from diel.tasks.sources import Sources, link_of
 from diel.tasks.stage_run import StageRun
-from diel.tasks.watched import Watch
+from diel.tasks.texts import Watch
 from diel.values import task_text
 from diel.version import __version__
 

@@ -49,7 +49,7 @@ class Decider(ABC):
 
     def __init__(self, axis: Adaptive, outer: Iterable[Adaptive], run: Deciding) -> None:
         """`outer` has the searches and loops among the axes of its context."""
-        self.axis = axis
+        self.axis, self.label = axis, axis.label
         self._run = run
         self._outer = tuple(outer)
         self._stages = run.stages
@@ -57,10 +57,6 @@ class Decider(ABC):
         until = axis.axis.condition if axis.judged else None
         self._until = None if until is None else parse_expression(until)
         self._begun: set[Context] = set()
-
-    @property
-    def label(self) -> str:
-        return self.axis.label
 
     def begin(self) -> None:
         """Begin in every context that exists and has not begun, or continues in a resumed run."""

@@ -44,9 +44,8 @@ class PopulationSearcher(Searcher):
         turns = min(idle, key=len)  # `parallel` is at most the population: one of them is idle
         number = len(self._parents)
         parent = self._parent(turns) if turns else None
-        hp = self._random() if parent is None else dict(parent.hp)
-        if parent is not None and parent is not turns[-1]:
-            hp = self._explored(hp)
+        before = {} if parent is None else parent.hp
+        hp = dict(before) if turns and parent is turns[-1] else self._explored(before)
         self._parents.append(None if parent is None else parent.trial)
         turns.append(_Turn(number, hp))
         return hp
@@ -75,13 +74,6 @@ class PopulationSearcher(Searcher):
         if mine in ranked and (mine not in ranked[-many:] or len(ranked) < 2 * many):
             return mine
         return self._draw.choice(ranked[:many])
-
-    def _random(self) -> dict[str, Any]:
-        drawn: dict[str, Any] = {}
-        for name, spec in self.space.parameters.items():
-            if self.space.is_drawn(name, drawn):
-                drawn[name] = self._sampled(spec)
-        return drawn
 
     def _explored(self, hp: Mapping[str, Any]) -> dict[str, Any]:
         """Return the same, moved a little: one that another now leaves out is dropped, a new one is drawn."""

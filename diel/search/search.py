@@ -22,7 +22,7 @@ from diel.journal.records import JudgedRecord, TrialRecord
 from diel.project.requests import ask_cancel
 from diel.project.run_file import read_run_file
 from diel.search.decider import Decider, Deciding, Earlier, Unjudged
-from diel.search.searcher import Searcher, space_of
+from diel.search.searcher import END, Searcher, space_of
 from diel.spec import Search
 from diel.states import FailureClass, TaskState, TrialState
 from diel.tasks.metrics import FILE, Metrics
@@ -291,10 +291,7 @@ class SearchDecider(Decider):
         return value if isinstance(value, int) and abs(value) >= 2**53 else number  # not rounded
 
     def _tell(self, context: Context, ended: Trial) -> None:
-        searcher = self._searcher(context)  # first: it replays what has been told so far
-        if ended.excess:
-            searcher.constrain(ended.number, ended.excess)
-        searcher.tell(ended.number, ended.state, ended.values)
+        self._searcher(context).hear(ended, END)  # once it has replayed what was told so far
         record: JudgedRecord = {
             "event": "judged",
             **self._key(context),

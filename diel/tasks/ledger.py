@@ -121,9 +121,6 @@ class Ledger:
                 self.history.apply(first, segment)
         self.reader.offsets[segment] = max(self.reader.offsets.get(segment, 0), end)
 
-    def save(self) -> None:
-        self.reader.save()
-
     def hand_over(self) -> None:
         """Hand the run to the next controller: tasks that run in blocks stay as they are."""
         self._leave({"event": "handover"})

@@ -41,6 +41,8 @@ class Link:
     """The downstream tasks' use of the upstream ones, if not to read their results."""
     alongside: ClassVar[bool] = False
     """Whether both run at the same time, so neither waits for the end of the other."""
+    is_counted: ClassVar[bool] = True
+    """Whether the ends of gathered tasks are counted: what picks among them looks them up."""
 
     edge: Edge
     up: StageRun
@@ -140,9 +142,7 @@ class Link:
         return self.down.domain.matching(dict(zip(self.edge.matched, group, strict=True)))
 
     def count(self, index: int) -> None:
-        if not self.edge.gathered:
-            return
-        group = self.group_of_upstream(index)
+        group = self.group_of_upstream(index) if self.edge.gathered and self.is_counted else None
         if group is None:
             return
         count = self._counts.setdefault(group, _Count())
@@ -155,7 +155,7 @@ class Link:
 
     def leave_out(self, index: int) -> None:
         """Leave out a task that was counted. Call it before the task's state changes."""
-        group = self.group_of_upstream(index) if self.edge.gathered else None
+        group = self.group_of_upstream(index) if self.edge.gathered and self.is_counted else None
         if group is not None and index not in self.up.omitted:
             count = self._counts[group]
             count.omitted += 1

@@ -8,7 +8,7 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from diel.artifacts import Artifact, digest_of, files_of
 from diel.errors import DielError
@@ -72,16 +72,7 @@ class Results:
 
 def carry(record: Made, to: Made) -> None:
     """Copy a task's outputs from its record, and nothing else."""
-    if "values" in record:
-        to["values"] = record["values"]
-    if "artifacts" in record:
-        to["artifacts"] = record["artifacts"]
-    if "run" in record:
-        to["run"] = record["run"]
-    if "run_id" in record:
-        to["run_id"] = record["run_id"]
-    if "imports" in record:
-        to["imports"] = record["imports"]
+    to.update(cast("Made", {key: value for key, value in record.items() if key in Made.__annotations__}))
 
 
 def output_of(record: Made, name: str, run_root: Path) -> Any:

@@ -25,6 +25,8 @@ class Lost(Exception):
 class ChoosingLink(Link):
     """An edge with a choice. Its groups are the coordinates on the axes that both stages run over."""
 
+    is_counted = False
+
     axes: Mapping[str, Adaptive] = field(default_factory=dict)
     """The axes that it chooses on, by label."""
     turn: Callable[[Group], int] | None = None
@@ -58,12 +60,6 @@ class ChoosingLink(Link):
         ]
         rows = (fixed | dict(row) for row in product(*spread))
         return chain.from_iterable(map(self.down.domain.matching, rows))
-
-    def count(self, index: int) -> None:
-        """Count nothing: picks are looked up."""
-
-    def leave_out(self, index: int) -> None:
-        """Take back nothing: nothing was counted."""
 
     def members(self, group: Group) -> Iterable[int]:
         """Return the tasks to read; none in the first round, or while nothing is picked yet."""

@@ -28,8 +28,7 @@ from diel.tasks.selection import ChoosingLink
 from diel.tasks.service import ServiceLink
 from diel.tasks.stage_run import StageRun
 from diel.tasks.stream import StreamLink
-from diel.tasks.texts import NOWHERE, Files, Texts
-from diel.tasks.watched import Watch
+from diel.tasks.texts import NOWHERE, Files, Texts, Watch
 from diel.units import Rule, UnitsError, conversions
 
 
@@ -91,10 +90,8 @@ class Sources:
             if declared.source.startswith("hp.") and label not in self.inputs
         }
         """The inputs that are hyperparameters of the task itself, by label."""
-        self.conversions: Mapping[str, Any] = {}
+        self.conversions: Mapping[str, Any] = conversions_of(run, self.inputs.values())
         """How inputs in other units are converted, by name."""
-        if any(declared.units is not None for declared in run.spec.inputs.values()):
-            self.conversions = conversions_of(run, self.inputs.values())
         self.columns = columns_of(run.spec, self.inputs) if run.spec.module is not None else {}
         """The types of columns that contracts declare, by input of a module."""
         self._begun = {

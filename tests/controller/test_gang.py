@@ -11,8 +11,7 @@ from diel.attempt.bundle import Bundle
 from diel.blocks.dispatcher import Dispatcher, reset
 from diel.blocks.local import ThisMachine
 from diel.controller.finder import Finder
-from diel.controller.gang import Gangs
-from diel.gangs.stream import Streaming
+from diel.controller.gang import Gangs, Streaming
 from diel.spec import Service
 from tests.controller.bench import Bench
 

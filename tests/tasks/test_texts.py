@@ -14,8 +14,7 @@ from diel.errors import ModuleError
 from diel.paths import RunPaths
 from diel.spec import Stage
 from diel.spec.data import Filling, Rendering
-from diel.tasks.texts import Files, Renderings
-from diel.tasks.watched import Watch
+from diel.tasks.texts import Files, Renderings, Watch
 from tests.throwaway import Project
 
 FLOW = """

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from diel.gangs.stream import Streaming
+from diel.controller.gang import Streaming
 from tests.controller.bench import Bench
 from tests.throwaway import wait_for
 

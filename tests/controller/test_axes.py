@@ -10,13 +10,13 @@ import pytest
 
 from diel.artifacts import content
 from diel.axes.domain import make_domain
+from diel.controller.stages import Axes
 from diel.errors import UsageError
 from diel.journal.stage_history import StageHistory
 from diel.paths import RunPaths
 from diel.spec import AxisForm, Workflow
 from diel.spec.forms.axis import Points
 from diel.states import TaskState
-from diel.tasks.axes import Axes
 from diel.tasks.results import Results
 from diel.tasks.stage_run import StageRun
 from tests.record import as_record
