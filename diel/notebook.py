@@ -22,7 +22,7 @@ def shown(paths: RunPaths, state: str, history: History) -> str:
     """Return a run as HTML: its page, in a frame of its own; the card where the page's library is absent."""
     # Read only where a run is shown: the page takes what plans and draws.
     from diel.page.document import page
-    from diel.page.run_view import RunView
+    from diel.page.panel import RunView
 
     try:
         inner = page(RunView(paths))

@@ -10,8 +10,7 @@ import pytest
 import diel
 from diel.journal.snapshot import read_run
 from diel.page.outcome.result import parts
-from diel.page.panel import Text
-from diel.page.run_view import RunView
+from diel.page.panel import RunView, Text
 from tests.cli.call import call
 from tests.handmade import WORKER, Handmade
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from diel.page import document
-from diel.page.run_view import RunView
+from diel.page.panel import RunView
 from tests import browser
 from tests.cli.call import Called, call
 from tests.handmade import Handmade

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from diel.page.document import report as written
-from diel.page.run_view import RunView
+from diel.page.panel import RunView
 from tests.handmade import Handmade
 from tests.searched import MATERIALS, Searched, loop, search
 

@@ -25,7 +25,7 @@ from diel.journal.records import Result
 from diel.journal.segment import SegmentWriter, worker_segment_name
 from diel.paths import RunPaths
 from diel.results import RunReader
-from diel.results.suspect import reached, suspect_tasks
+from diel.results.rows import reached, suspects
 from diel.spec.model import MAX_POINTS
 from diel.states import FINAL
 from diel.tasks.artifact_gc import Place, Readers, ended_well, reading
@@ -105,8 +105,8 @@ def find_suspect(run: RunReader) -> tuple[Again, Again]:
     decided = {*deciding(run.graph)}
     answers = {name: stage.history.suspect() for name, stage in run.stages.items()}
     again = reached(run, answers, without=decided)
-    every = suspect_tasks(run)
-    stays = _made(run, {name: every[name] - again[name] for name in decided})
+    every = suspects(run)
+    stays = _made(run, {name: every.get(name, set()) - again[name] for name in decided})
     return _lose(run, again), stays
 
 

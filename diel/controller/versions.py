@@ -25,7 +25,7 @@ from diel.paths import RunPaths
 from diel.plan import Plan
 from diel.project.run_file import MAX_WORKFLOW, read_kept_workflow
 from diel.results import RunReader
-from diel.results.suspect import decided_axes, tasks_reading
+from diel.results.rows import decided_axes, tasks_reading
 from diel.site import read_kept_site
 from diel.spec.forms.axis import Points
 from diel.spec.forms.rows import FileForm

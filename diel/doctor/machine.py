@@ -387,20 +387,12 @@ def check_launchers(site: Site) -> Iterator[Finding]:
     check = check_launcher if site.scheduled else check_ranks
     usual = site.launcher if isinstance(site.launcher, str) else None
     yield check(site, usual, usual=True)
-    yield from (check(site, name, usual=False) for name in launcher_names(site) if name != usual)
+    # without those that this machine lacks
+    names = (name for name in site.launcher_names if name in site.launchers or here(name))
+    yield from (check(site, name, usual=False) for name in names if name != usual)
 
 
-def launcher_names(site: Site) -> Iterator[str]:
-    """Yield the launchers that a stage can name, without those that this machine lacks."""
-    yield from (name for name in site.launcher_names if name in site.launchers or here(name))
-
-
-def first_word(site: Site) -> str:
-    """Return the program of the usual launcher."""
-    return _words(site, None)[0]
-
-
-def _words(site: Site, name: str | None) -> tuple[str, ...]:
+def start_words(site: Site, name: str | None) -> tuple[str, ...]:
     """Return the words that start two ranks; by the usual launcher if there is no name."""
     names = {name for name in (name, site.launcher) if isinstance(name, str)} - {*site.launchers}
     adapted = site.model_copy(update={"launchers": {**site.launchers, **{key: here(key) for key in names}}})
@@ -413,7 +405,7 @@ def _finding(kind: str, name: str | None, ok: bool, text: str, fix: str = "") ->
 
 def check_ranks(site: Site, name: str | None = None, *, usual: bool = True) -> Finding:
     """Start two MPI ranks, which must find each other, by mpi4py if its MPI is the usual launcher's."""
-    words = _words(site, name)
+    words = start_words(site, name)
     program = find_program(words[0])
     get = f"{sys.executable} -m pip install 'diel[mpi]', or load your site's MPI module"
     if program is None or (version_of("mpi4py") is None and usual):
@@ -435,7 +427,7 @@ def check_ranks(site: Site, name: str | None = None, *, usual: bool = True) -> F
 
 def check_launcher(site: Site, name: str | None = None, *, usual: bool = True) -> Finding:
     """Return whether an MPI launcher is here. It is not started: outside a job it might ask for one."""
-    words = _words(site, name)
+    words = start_words(site, name)
     program = find_program(words[0])
     if program is not None:
         text = launcher_of([program, *words[1:]], os.environ).text

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
+from typing import Self, cast
 
 from pydantic import BaseModel
 
@@ -26,7 +26,7 @@ from diel.attempt.addresses import addresses
 from diel.blocks.script import exports
 from diel.carried import PYTHON
 from diel.doctor import probe
-from diel.doctor.machine import CORE, MOST_SKEW, Finding, existing, first_word, last
+from diel.doctor.machine import CORE, MOST_SKEW, Finding, existing, last, start_words
 from diel.doctor.probe import version_of
 from diel.errors import DielError, UsageError, counted
 from diel.journal.history import History
@@ -153,7 +153,7 @@ class _Trials:
         with contextlib.suppress(UsageError):
             reached = ",".join(addresses(site.address))
         words = [*PYTHON, str(Path(probe.__file__).resolve()), str(folder), stem, str(self._ear.port)]
-        words += [reached, first_word(site), ",".join(("diel", *CORE))]
+        words += [reached, start_words(site, None)[0], ",".join(("diel", *CORE))]
         # The token is a variable, not an argument: everybody on the node can see a command's arguments.
         variables = exports(DIEL_DOCTOR_LOCAL=site.local.dir or "", DIEL_DOCTOR_TOKEN=self._ear.token)
         return Job(
@@ -377,32 +377,28 @@ class Report(BaseModel):
     """The time of its file; None if it came over the network alone."""
 
 
-class Ear:
+class Ear(socketserver.ThreadingTCPServer):
     """A port, open inside the `with` block, and the reports heard there, by pool, of who knows the token."""
 
+    daemon_threads = True
+    block_on_close = False
+
     def __init__(self) -> None:
+        super().__init__(("0.0.0.0", 0), _Talk)  # jobs come from other nodes
         self.token = secrets.token_hex(32)
         self.reports: dict[str, Report] = {}
-        self._server = _Listener(("0.0.0.0", 0), _Talk)  # jobs come from other nodes
-        self._server.ear = self
 
     @property
     def port(self) -> int:
-        return int(self._server.server_address[1])
+        return int(self.server_address[1])
 
-    def __enter__(self) -> "Ear":
-        threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True).start()
+    def __enter__(self) -> Self:
+        threading.Thread(target=self.serve_forever, args=(0.1,), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-
-class _Listener(socketserver.ThreadingTCPServer):
-    daemon_threads = True
-    block_on_close = False
-    ear: Ear
+        self.shutdown()
+        self.server_close()
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Ignore whoever breaks off or sends something else than a report."""
@@ -412,7 +408,7 @@ class _Talk(socketserver.StreamRequestHandler):
     timeout = PATIENCE
 
     def handle(self) -> None:
-        challenge, ear = secrets.token_hex(32).encode(), cast("_Listener", self.server).ear
+        challenge, ear = secrets.token_hex(32).encode(), cast(Ear, self.server)
         self.wfile.write(challenge + b"\n")
         self.wfile.flush()
         proof, _, body = self.rfile.readline(MOST).rstrip(b"\n").partition(b" ")
@@ -447,7 +443,8 @@ def _findings(site: Site, pool: str, report: Report, digest: str) -> Iterator[Fi
         yield Finding("launcher", True, report.launcher, required=False)
     else:
         fix = "load the module that has it in `setup` of the site or the pool, or correct `launcher`"
-        yield Finding("launcher", False, f"no '{first_word(site)}' on the node", fix, required=False)
+        lacking = f"no '{start_words(site, None)[0]}' on the node"
+        yield Finding("launcher", False, lacking, fix, required=False)
 
 
 def _python(report: Report) -> Finding:

@@ -2,17 +2,19 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from diel.errors import UsageError, counted
-from diel.explain.text import Explanation, section, tail
+from diel.explain import Explanation, section, tail
 from diel.journal.records import BlockFacts, BlockNow, OfTask, StagingRecord
 from diel.journal.segment import read_segment
 from diel.project.submission import awaited
 from diel.results import RunReader
-from diel.results.usage import asked_in, with_asked
+from diel.results.attempts import asked_in, with_asked
 from diel.site import Shape, Site, lacks, read_kept_site, shape_of
+from diel.spec import Resources
 from diel.states import FailureClass, RunState, TaskState
 from diel.status.columns import printable
 from diel.status.run import blocks_of, ended_badly, is_hopeless, is_live, reason_of
@@ -91,8 +93,10 @@ class BlockWait(NamedTuple):
 
 def wait_for_block(run: RunReader, stage: str, index: int | None = None) -> BlockWait | None:
     """Return what ready tasks of a stage wait for; None without a scheduler, or a controller of the run."""
-    site = _site(run)
-    shape = None if site is None else _shape(run, site, stage, index)
+    site: Site | None = None
+    with suppress(UsageError):  # it cannot be read
+        site = read_kept_site(run.paths)  # as it was when the run was made
+    shape = None if site is None or not site.scheduled else _shape(run, site, stage, index)
     if site is None or shape is None or run.state is not RunState.RUNNING:
         return None
     history = run.history
@@ -141,15 +145,6 @@ def _why_none(site: Site, shape: Shape, live: Sequence[BlockFacts]) -> str:
     if sum(block["pool"] == shape.pool for block in live) < most:
         return ", which the scheduler has not taken yet"
     return f": pool '{shape.pool}' may have {most} at a time, and all have other shapes"
-
-
-def _site(run: RunReader) -> Site | None:
-    """Return the site as it was when the run was made; None if it has no scheduler, or cannot be read."""
-    try:
-        site = read_kept_site(run.paths)
-    except UsageError:
-        return None
-    return site if site.scheduled else None
 
 
 def _shape(run: RunReader, site: Site, stage: str, index: int | None) -> Shape | None:
@@ -220,10 +215,8 @@ class Attempt:
     exit_code: int | None = None
     message: str = ""
     stderr_tail: str = ""
-    memory: int | None = None
-    walltime: float | None = None
-    cores: int = 1
-    nodes: int = 1
+    granted: Resources = field(default_factory=Resources)
+    """What it could use."""
     usage: dict[str, Any] = field(default_factory=dict)
     requested: dict[str, Any] = field(default_factory=dict)
     """What expressions gave for it."""
@@ -261,7 +254,7 @@ class Attempt:
             "stderr_tail": self.stderr_tail,
             "staging": [_subset(record, staging) for record in self.staging],
             **self.place._asdict(),
-            "resources": {"memory": self.memory, "walltime": self.walltime},
+            "resources": {"memory": self.granted.memory, "walltime": self.granted.walltime},
             "asked": self.requested,
             "usage": self.usage,
             "block_end": None if self.block_end is None else _subset(self.block_end, end),
@@ -286,11 +279,12 @@ class Attempt:
             reason = f": {message}"
         began = f", {clock(self.began)}" if self.began else ""
         yield f"    attempt {self.attempt}: {self.state}{took}{reason}{began}, {self.worker}"
-        memory = "" if self.memory is None else format_size(self.memory)
-        walltime = "" if self.walltime is None else f"{format_duration(self.walltime)} of walltime"
-        if where := ", ".join(filter(None, (str(self.place), memory, walltime))):
+        memory, limit, nodes = self.granted.memory, self.granted.walltime, self.granted.nodes or 1
+        size = "" if memory is None else format_size(memory)
+        walltime = "" if limit is None else f"{format_duration(limit)} of walltime"
+        if where := ", ".join(filter(None, (str(self.place), size, walltime))):
             yield f"        {where}"
-        if used := used_text(self.usage, self.seconds, self.cores, self.memory and self.memory * self.nodes):
+        if used := used_text(self.usage, self.seconds, self.granted.cores, memory and memory * nodes):
             yield f"        used {used}"
         if self.requested:
             yield f"        asked for {words(self.requested)}"
@@ -332,9 +326,8 @@ def attempts_of(run: RunReader, stage: str, index: int) -> list[Attempt]:
     for attempt in attempts:
         resources = run.workflow.stages[stage].bare.resources
         attempt.requested = own.get(attempt.attempt, {})
-        granted = with_asked(resources, attempt.requested).changed(changed.get(attempt.attempt, {}))
-        attempt.memory, attempt.walltime = granted.memory, granted.walltime
-        attempt.cores, attempt.nodes = granted.cores, granted.nodes or 1
+        own_resources = with_asked(resources, attempt.requested)
+        attempt.granted = own_resources.changed(changed.get(attempt.attempt, {}))
         attempt.place = place_of(run, attempt.worker)
         if attempt.state == "lost" or attempt.failure in LOST:
             attempt.block_end = ended_block(run, attempt.place.block)

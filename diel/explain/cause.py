@@ -6,6 +6,7 @@ that two runs can be compared part by part; workflow.yaml and run.json tell what
 """
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,7 +22,7 @@ from diel.explain.wait import gang_of
 from diel.journal.records import Result
 from diel.modules.sources import SourceVersion, newest
 from diel.results import RunReader
-from diel.results.picked import all_at
+from diel.results.rows import all_at
 from diel.spec import Stage
 from diel.states import TaskState
 from diel.table import shown
@@ -284,16 +285,11 @@ def _file_changes(files: Mapping[str, str], old: RunReader, folder: Path) -> Ite
     if not files:
         return
     since = old.run_file.created
-    names = [name for name, path in files.items() if _modified(folder / path) > since] or list(files)
+    paths = {name: folder / path for name, path in files.items()}
+    there = (name for name, path in paths.items() if os.path.exists(path))
+    names = [name for name in there if os.path.getmtime(paths[name]) > since] or list(files)
     listed = " or ".join(f"files.{name} ({files[name]})" for name in names)
     yield Difference("files", names[0] if len(names) == 1 else "", f"the content of {listed} changed")
-
-
-def _modified(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
 
 
 _Part = tuple[str, int, Any]

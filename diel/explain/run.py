@@ -6,15 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 
 from diel.errors import counted, likeness
-from diel.explain import wait
+from diel.explain import Explanation, again_step, documents, next_step, tail, wait
 from diel.explain.attempts import awaited_text, blocks_shown, ended_blocks, place_of, wait_for_block
 from diel.explain.cause import because, why_computed
-from diel.explain.text import Explanation, again_step, documents, next_step, tail
 from diel.explain.wait import SHOWN
 from diel.journal.records import Failed
 from diel.journal.stage_history import Attempt, spread
 from diel.results import RunReader
-from diel.results.usage import advise
+from diel.results.attempts import advise
 from diel.states import RunState, TaskState
 from diel.status.sections import doubt, unexported
 from diel.status.stage import cause_of, joined_lines
@@ -37,7 +36,8 @@ def explain_run(run: RunReader, stage: str | None = None) -> Explanation:
     running = [task for name, tasks in stages.items() for task in _running(run, name, tasks.under_way)]
     lost = [task for name in stages for task in _running(run, name, run.lost(name))]
     computed = [reason for name in stages if (reason := _computed(run, name)) is not None]
-    advice = [explain_sizes(run, stage)] if stage is not None else []
+    advices = [] if stage is None else advise(run, stage)
+    sizes = f"{stage} could ask for (`diel run FILE --sized-by {run.paths.run_id}` does)"
     joins = {name: tasks.joined.items() for name, tasks in stages.items() if tasks.joined}
     trouble = "; ".join(history.refusals.values())
     if run.state is not RunState.SUCCEEDED:
@@ -58,7 +58,7 @@ def explain_run(run: RunReader, stage: str | None = None) -> Explanation:
         "trouble": trouble,
         "left_out": {name: {str(i): missing for i, missing in tasks} for name, tasks in joins.items()},
         "computed": documents(computed),
-        **(advice[0].document if advice else {}),
+        **({} if stage is None else {"advice": [advice._asdict() for advice in advices]}),
     }
     totals: Counter[str] = Counter()
     for tasks in stages.values():
@@ -76,7 +76,7 @@ def explain_run(run: RunReader, stage: str | None = None) -> Explanation:
         *_apart(waiting),
         *(["", *joined] if joined else []),
         *_together(reason for reason in computed if reason.lines),
-        *_together(advice),
+        *(["", sizes, *(f"    {advice}" for advice in advices)] if advices else []),
     ]
     return Explanation(document, lines)
 
@@ -295,13 +295,3 @@ def _computed(run: RunReader, stage: str) -> Explanation | None:
         return Explanation(document)
     lines = [f"{stage}: {counted(count, 'task')} computed: {why[0]}", *map("    and {}".format, why[1:])]
     return Explanation(document, [*lines, *because(causes.changes)])
-
-
-def explain_sizes(run: RunReader, stage: str) -> Explanation:
-    """Return advice on resources; without lines where nothing was measured."""
-    advices = advise(run, stage)
-    document = {"advice": [advice.document() for advice in advices]}
-    if not advices:
-        return Explanation(document)
-    head = f"{stage} could ask for (`diel run FILE --sized-by {run.paths.run_id}` does)"
-    return Explanation(document, [head, *(f"    {advice}" for advice in advices)])

@@ -8,9 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, assert_never
 
 from diel.attempt.bundle import AT_LAUNCHER
-from diel.environments.prepared import Prepared
 from diel.errors import DielError
-from diel.explain import wait
+from diel.explain import WIDE, Explanation, again_step, next_step, section, tail, wait
 from diel.explain.attempts import (
     Attempt,
     BlockWait,
@@ -21,13 +20,12 @@ from diel.explain.attempts import (
     wait_for_block,
 )
 from diel.explain.cause import Difference, because, why_computed
-from diel.explain.text import WIDE, Explanation, again_step, next_step, section, tail
 from diel.explain.wait import SHOWN
 from diel.journal.records import Cause, Result, Said
 from diel.journal.stage_history import ranges
 from diel.modules.sources import newest
 from diel.results import DROPPED, RunReader, suspects
-from diel.results.suspect import suspect_inputs
+from diel.results.rows import suspect_inputs
 from diel.spec.stage import SHELLS
 from diel.states import RunState, TaskState
 from diel.status.columns import printable, tasks_text
@@ -97,6 +95,8 @@ def explain_task(run: RunReader, stage: str, index: int) -> Explanation:
     missing = history.joined.get(index, [])
     version = version_entry(run, stage, index) if state.good else {}
     story = _story(run, stage, index, attempts, record)
+    made = run.environment(stage)
+    environment = {} if made is None else {made.name: f"{made.text}, digest {made.digest}"}
     document = {
         "run": run.paths.run_id,
         "task": f"{stage}/{index}",
@@ -108,7 +108,7 @@ def explain_task(run: RunReader, stage: str, index: int) -> Explanation:
         "hp": hp,
         "params": params,
         "command": None if command is None else list(command),
-        "environment": environment_entry(run.environment(stage)) or None,
+        "environment": environment or None,
         "version": version,
         "inputs": {name: source.document() for name, source in inputs.items()},
         "left_out": missing,
@@ -122,7 +122,7 @@ def explain_task(run: RunReader, stage: str, index: int) -> Explanation:
     for title, entries in values.items():
         lines += section(title, {name: shown(value, WIDE) for name, value in entries.items()})
     lines += _command(command) if command else ()
-    lines += section("environment", environment_entry(run.environment(stage)))
+    lines += section("environment", environment)
     lines += section("version", version)
     lines += section("inputs", {name: str(source) for name, source in inputs.items()})
     lines += [f"    joined without {left_text(missing)}"] if missing else []
@@ -415,8 +415,3 @@ def doubt_of(run: RunReader, stage: str, index: int) -> tuple[list[str], str]:
 
 def _recompute(run: RunReader) -> str:
     return f"`diel resume {run.paths.run_id} --recompute suspect` simulates what is suspect"
-
-
-def environment_entry(env: Prepared | None) -> dict[str, str]:
-    """Return a task's environment for people, by its name."""
-    return {} if env is None else {env.name: f"{env.text}, digest {env.digest}"}

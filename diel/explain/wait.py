@@ -12,7 +12,7 @@ from diel.axes.adaptive import NOT_BEGUN, Adaptive, Standing
 from diel.axes.domain import Group
 from diel.drawing import picked_points
 from diel.errors import counted, likeness
-from diel.explain.text import Explanation
+from diel.explain import Explanation
 from diel.graph import Gang, gangs
 from diel.journal.axis_history import Course, Trial
 from diel.journal.history import History
@@ -284,9 +284,9 @@ def _never(run: RunReader, axis: Adaptive, coordinates: Mapping[str, int]) -> st
     course, place = axis.course(coordinates), coordinates[axis.label]
     if place < len(course.trials):
         return _pruned(run, axis, course, course.trials[place])
-    status = next((candidate for candidate in run.axes if candidate.label == axis.label), None)
-    course_status = None if status is None else status.course(axis.context(coordinates))
-    why = course.reason if course_status is None else course_status.why
+    context, shown = axis.context(coordinates), (status for status in run.axes if status.label == axis.label)
+    whys = (entry.why for status in shown for entry in status.courses if entry.context == context)
+    why = next(whys, course.reason)
     after = f"{axis.label} {(course.points or 1) - 1}"
     return f"{axis.label} {place} never came: the {axis.axis.word} ended after {after}: {why}"
 

@@ -171,14 +171,12 @@ def _ended(run: RunReader, host: str, record: Result | Fail) -> TaskOutcome | No
     if record["event"] == "fail":
         if not state.ended or state.good:
             return None
-        return TaskOutcome(
-            stage, number, state, record["attempt"], record["time"], seconds, host, record, pruned
-        )
-    if not pruned and not history.takes(record):
+    elif not pruned and not history.takes(record):
         return None
-    if record["event"] == "cached":
+    elif record["event"] == "cached":
         return TaskOutcome(stage, number, TaskState.CACHED, 0, None, seconds, "", record, pruned)
-    state = TaskState.DONE
+    else:
+        state = TaskState.DONE
     return TaskOutcome(stage, number, state, record["attempt"], record["time"], seconds, host, record, pruned)
 
 

@@ -21,7 +21,7 @@ from mlflow.tracking import MlflowClient
 from diel.errors import counted
 from diel.exporters import Key, TaskOutcome, hasten, left_out, ran
 from diel.results import RunReader
-from diel.results.metrics import Curve, curves, searches, trials_of
+from diel.results.attempts import Curve, curves, searches, trials_of
 from diel.states import RunState, TaskState
 from diel.terms import SIMULATED
 from diel.values import is_finite
@@ -104,8 +104,7 @@ def _entries(run: RunReader, tasks: Mapping[Key, TaskOutcome | None]) -> Iterato
     rest: list[Key] = []
     axes = searches(run)
     for key in tasks:
-        domain = run.domain(key[0])
-        place = {} if domain is None else domain.coordinates(key[1])
+        place = run.place(*key)
         label = next((label for label in axes if label in place), None)
         if label is None:
             rest.append(key)

@@ -11,7 +11,7 @@ from diel.errors import UsageError, counted
 from diel.exporters import hasten
 from diel.journal.axis_history import Course
 from diel.results import RunReader
-from diel.results.metrics import searches, trials_of
+from diel.results.attempts import searches, trials_of
 from diel.search.optuna import begin_study, frozen
 from diel.states import TrialState
 

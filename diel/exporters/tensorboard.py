@@ -15,7 +15,7 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from diel.errors import UsageError, counted
 from diel.exporters import TaskOutcome, left_out, ran
 from diel.results import RunReader
-from diel.results.metrics import Curve, curves
+from diel.results.attempts import Curve, curves
 from diel.values import is_finite
 
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import cache
 from html import escape as escaped
 from importlib.metadata import version
+from itertools import count
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -19,9 +20,9 @@ from diel.errors import DielError
 from diel.files import put
 from diel.form import NOT_AS_IT_SHOULD_BE
 from diel.page import panel as parts
+from diel.page.panel import RunView
 from diel.page.panels import ENTRIES, Public, panel_of, panels_of
 from diel.page.plot import SERIES, STATES
-from diel.page.run_view import RunView
 from diel.status.columns import MAX_ROWS, columns, markdown_table, plain, printable, shorten, width_of
 from diel.status.sections import SECTIONS, View
 from diel.values import bare, column_digits
@@ -150,7 +151,7 @@ def panel_html(panel: parts.Panel, charts: Charts) -> str:
 
 class _Parts:
     def __init__(self, name: str, charts: Charts) -> None:
-        self._name, self._charts, self._count = name, charts, 0
+        self._charts, self._ids = charts, map(f"{name}-{{}}".format, count(1))
 
     def html(self, part: parts.Part) -> str:
         match part:
@@ -177,19 +178,15 @@ class _Parts:
                 text = f"<pre {_scrolled(part.caption)}>{escape(part.text)}</pre>"
                 return f'<figure class="log">{_caption(part.caption)}{text}</figure>'
 
-    def _id(self) -> str:
-        self._count += 1
-        return f"{self._name}-{self._count}"
-
     def _chart(self, chart: parts.Plot) -> str:
-        key = self._id()
+        key = next(self._ids)
         self._charts[key] = _finite(chart.spec)
         label = escape(chart.caption)
         place = f'<div class="chart" id="{key}" role="img" aria-label="{label}"></div>'
         return f"{_caption(chart.caption)}{place}{_numbers(chart.table)}"
 
     def _choice(self, choice: parts.Alternatives) -> str:
-        group = self._id()
+        group = next(self._ids)
         options, figures = [], []
         for place, (name, chart) in enumerate(choice.charts):
             picked = " selected" if place == 0 else ""

@@ -13,11 +13,10 @@ from diel.errors import DielError
 from diel.explain.run import failures_of, skips_of
 from diel.form import NOT_AS_IT_SHOULD_BE
 from diel.journal.segment import segments
-from diel.page import graph, head, timeline
+from diel.page import head, timeline
 from diel.page.outcome import result, search, service
-from diel.page.panel import Cell, Entry, Facts, Grid, Log, Panel, Part, Picture, Sketch, Text
+from diel.page.panel import Cell, Entry, Facts, Grid, Log, Panel, Part, Picture, RunView, Sketch, Text
 from diel.page.plot import cell
-from diel.page.run_view import RunView
 from diel.project.lease import read_lease
 from diel.project.run_file import read_kept_workflow
 from diel.registry import kept_values
@@ -133,7 +132,7 @@ def _failure_row(group: dict[str, Any]) -> list[Cell]:
 ENTRIES = (
     Entry("run", "The run", head.parts),
     Entry("stages", "Stages", head.stages),
-    Entry("graph", "Graph", graph.parts),
+    Entry("graph", "Graph", head.drawn_graph),
     Entry("timeline", "Timeline", timeline.parts),
     Entry("cores", "Cores", timeline.cores),
     Entry("failures", "Failures", failures),

@@ -7,10 +7,9 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from diel.errors import DielError
-from diel.page.panel import Cell, Facts, Grid, Part, Plot, Text
+from diel.page.panel import Cell, Facts, Grid, Part, Plot, RunView, Text
 from diel.page.plot import LABELS, STATES, Clock, amount, lasting, layer, nominal, stage_colour
-from diel.page.run_view import RunView
-from diel.results.usage import asked_in, with_asked
+from diel.results.attempts import asked_in, with_asked
 from diel.site import read_kept_site
 from diel.site.shape import Shape, ask_of, cores_of
 from diel.spec.stage import TOGETHER

@@ -55,15 +55,6 @@ class Settings:
             return torch.optim.AdamW(network.parameters(), rate, weight_decay=decay)
         return torch.optim.Adam(network.parameters(), rate, weight_decay=decay)
 
-    def make_scaler(self) -> torch.amp.GradScaler:
-        """Keep small gradients from vanishing in half precision; do nothing in the others."""
-        return torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16")
-
-    def autocast(self) -> torch.autocast:
-        """Return the context in which a network computes its products in the chosen precision."""
-        half = torch.float16 if self.precision == "fp16" else torch.bfloat16
-        return torch.autocast(self.device.type, dtype=half, enabled=self.precision != "fp32")
-
     def rate(self, epoch: int) -> float:
         """Return the learning rate of an epoch, from 0; the cosine is arXiv:1608.03983, without restarts.
 
@@ -72,6 +63,12 @@ class Settings:
         if self.schedule == "constant":
             return self.learning_rate
         return self.learning_rate * 0.5 * (1 + math.cos(math.pi * epoch / self.epochs))
+
+
+def autocast(precision: str, device: torch.device) -> torch.autocast:
+    """Return the context in which a network computes its products in the chosen precision."""
+    half = torch.float16 if precision == "fp16" else torch.bfloat16
+    return torch.autocast(device.type, dtype=half, enabled=precision in ("bf16", "fp16"))
 
 
 def find_device(name: str, precision: str = "fp32") -> torch.device:
@@ -165,7 +162,8 @@ class Progress:
         return cls(
             network,
             settings.make_optimizer(network),
-            settings.make_scaler(),
+            # keeps small gradients from vanishing in half precision; does nothing in the others
+            torch.amp.GradScaler(settings.device.type, enabled=settings.precision == "fp16"),
             torch.Generator().manual_seed(settings.seed).get_state(),
             torch.zeros((), dtype=torch.float64, device=settings.device),
         )
@@ -368,7 +366,7 @@ def _epoch(progress: Progress, rows: Rows, loss: Loss, settings: Settings, saver
 def _step(
     progress: Progress, inputs: torch.Tensor, targets: torch.Tensor, loss: Loss, settings: Settings
 ) -> None:
-    with settings.autocast():
+    with autocast(settings.precision, settings.device):
         predictions = progress.network(inputs)
     lost = loss(predictions.float(), targets)  # in single precision: squares soon leave the range of fp16
     progress.optimizer.zero_grad()

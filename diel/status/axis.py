@@ -200,10 +200,6 @@ class AxisStatus(NamedTuple):
         """The one course of an axis that runs once."""
         return None if self.facts.context else self.courses[0]
 
-    def course(self, context: Context) -> CourseStatus | None:
-        """Return the course at these coordinates; None if it has not begun."""
-        return next((course for course in self.courses if course.context == context), None)
-
     @property
     def condition(self) -> str:
         """`until` without the braces around it."""

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from diel.journal.history import History
@@ -264,7 +265,7 @@ def _status(paths: RunPaths, history: History, driving: RunDriver, damaged: tupl
     driven = driving.alive and state is RunState.RUNNING
     now = time.time()
     heard = None if age is None else now - age
-    document = _run_document(paths)
+    document = _document(paths.run_file)  # unchecked: a run of another version of diel can be listed too
     workflow = document.get("workflow")
     order = {name: place for place, name in enumerate(history.stages)}
     verdicts = history.failures.values()
@@ -302,10 +303,10 @@ def _status(paths: RunPaths, history: History, driving: RunDriver, damaged: tupl
     )
 
 
-def _run_document(paths: RunPaths) -> dict[str, Any]:
-    """Return the run's file as it is, unchecked: a run of another version of diel can be listed too."""
+def _document(path: Path) -> dict[str, Any]:
+    """Return the mapping in a file, as it is; an empty one if there is none, or it cannot be read."""
     try:
-        document = json.loads(paths.run_file.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return document if isinstance(document, dict) else {}
@@ -404,8 +405,4 @@ def environments_in(paths: RunPaths) -> dict[str, str]:
 
 def streams_of(paths: RunPaths) -> dict[str, Mapping[str, Any]]:
     """Return by channel: items, whether it is closed, and how far each group of readers has come."""
-    try:
-        streams = json.loads(paths.stream_facts.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return {name: streams[name] for name in sorted(streams)} if isinstance(streams, dict) else {}
+    return dict(sorted(_document(paths.stream_facts).items()))

@@ -130,11 +130,12 @@ class Meter:
         for name, plan in self.plan.stages.items():
             stage = history.stage(name)
             done += (stage.seconds - self._before.get(name, 0.0)) * plan.cores
-            open_ = self._open_tasks(name)
+            run, open_ = self._controller.stages.get(name), plan.tasks
+            if run is not None and (run.void or run.known):
+                open_ = 0 if run.void else max(0, run.size - run.ended)
             if open_ is None:
                 sure = "≥"
             elif open_:
-                run = self._controller.stages.get(name)
                 early = run is not None and any(adaptive.axis.may_end_early for adaptive in run.adaptive)
                 sure = sure or ("≤" if early else "" if stage.timed else "~")
                 remaining += open_ * (stage.seconds / stage.timed if stage.timed else usual) * plan.cores
@@ -144,14 +145,6 @@ class Meter:
         """Return `2m05s left`, `~ 2m05s left` for a guess, empty if unknown."""
         estimate = self.time_left(history)
         return "" if estimate is None else f"{estimate[1]} {format_duration(estimate[0])} left".lstrip()
-
-    def _open_tasks(self, name: str) -> int | None:
-        run = self._controller.stages.get(name)
-        if run is not None and run.void:
-            return 0
-        if run is None or not run.known:
-            return self.plan.stages[name].tasks
-        return max(0, run.size - run.ended)
 
 
 def blocks_text(plan: Plan, history: History) -> str:

@@ -126,11 +126,6 @@ class ViewApp(App[None]):
             self.push_screen(screen)
 
 
-def show(runs: Path, paths: RunPaths, interval: float) -> None:
-    """Show a run until the user leaves."""
-    ViewApp(runs, paths, interval).run()
-
-
 CHART = 12
 TABS = ("stages", "tasks", "charts", "blocks", "failures", "page")
 STAGES = "stages"

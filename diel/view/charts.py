@@ -10,7 +10,7 @@ from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 from diel.errors import DielError, counted
-from diel.page.run_view import RunView
+from diel.page.panel import RunView
 from diel.page.timeline import allotments, busy_cores, steps_of, task_cores
 from diel.states import RunState, TaskState, TrialState
 from diel.status.axis import AxisStatus, CourseStatus, course_name, objectives_text, what_text

@@ -13,9 +13,8 @@ from diel.journal.segment import Reader
 from diel.journal.snapshot import read_run
 from diel.journal.stage_history import StageHistory
 from diel.page.document import document, panel_data
-from diel.page.panel import Panel, Text
+from diel.page.panel import Panel, RunView, Text
 from diel.page.panels import ENTRIES, panel_of
-from diel.page.run_view import RunView
 from diel.paths import RunPaths
 from diel.results import RunReader
 from diel.states import TaskState
@@ -209,17 +208,15 @@ class LivePage:
 
     def _data(self, since: int) -> dict[str, Any]:
         status, unread = self._watched.status, "unreadable" if self._watched.flaws else "reading"
+        names = [entry.name for entry in ENTRIES]
+        panels = [self._panels[name] for name in ("unread", *names) if name in self._panels]
         return {
             "run": self._watched.paths.run_id,
             "state": unread if status is None else status.state.value,
             "version": self.version,
-            "order": [entry.name for entry in ENTRIES],
-            "panels": [panel for changed, panel in self._in_order() if changed > since],
+            "order": names,
+            "panels": [panel for changed, panel in panels if changed > since],
         }
-
-    def _in_order(self) -> list[tuple[int, dict[str, Any]]]:
-        names = ("unread", *(entry.name for entry in ENTRIES))
-        return [self._panels[name] for name in names if name in self._panels]
 
     def _look(self) -> None:
         """Read the new lines of the journal, and make the panels whose turn it is."""

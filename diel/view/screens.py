@@ -247,13 +247,10 @@ class TaskScreen(RunCommandScreen):
             log.write(Text("\n").join(lines), scroll_end=log.is_vertical_scroll_end)
         if fresh := [line for kind, line in news if kind == "metrics"]:
             self._metrics = [*self._metrics, *fresh][-MOST_METRICS:]
-            self._draw_metrics()
+            width = max(self.size.width - 4, 30)
+            drawn = [draw(chart, width, CHART) for chart in metric_charts(self._metrics)]
+            self.show_below(self.query_one("#metrics", VerticalScroll), drawn)
         self.query_one("#head", Static).update(self._head(nothing=not log.lines and not lines))
-
-    def _draw_metrics(self) -> None:
-        around = self.query_one("#metrics", VerticalScroll)
-        width = max(self.size.width - 4, 30)
-        self.show_below(around, [draw(chart, width, CHART) for chart in metric_charts(self._metrics)])
 
     def _head(self, *, nothing: bool) -> Text:
         status, history = self.watched.status, self.watched.stage(self.stage)

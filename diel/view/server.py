@@ -16,8 +16,8 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler
@@ -149,46 +149,38 @@ class _Handler(BaseHTTPRequestHandler):
         return f"diel-view-{self.entrance.number}"
 
     def _cookie(self) -> str:
-        try:
+        morsel = None
+        with suppress(CookieError):
             morsel = SimpleCookie(self.headers.get("Cookie", "")).get(self._name)
-        except CookieError:
-            return ""
         return "" if morsel is None else morsel.value
 
     def _welcome(self) -> None:
         """Take the token out of the address, where histories keep it, and into a cookie."""
         self.server.last_request = time.monotonic()  # type: ignore[attr-defined]
-        self.send_response(HTTPStatus.SEE_OTHER)
-        self.send_header("Location", "/")
-        self.send_header(
-            "Set-Cookie", f"{self._name}={self.entrance.token}; HttpOnly; SameSite=Strict; Path=/"
-        )
-        self.send_header("Content-Length", "0")
-        self.end_headers()
+        cookie = f"{self._name}={self.entrance.token}; HttpOnly; SameSite=Strict; Path=/"
+        self._reply(HTTPStatus.SEE_OTHER, {"Location": "/", "Set-Cookie": cookie}, b"")
 
     def _send(self, kind: str, body: bytes, may: str = "") -> None:
         self.server.last_request = time.monotonic()  # type: ignore[attr-defined]
-        packed = "gzip" in self.headers.get("Accept-Encoding", "")
-        body = gzip.compress(body, 5) if packed else body
-        self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", kind)
-        if packed:
-            self.send_header("Content-Encoding", "gzip")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers(may)
-        self.wfile.write(body)
+        headers = {"Content-Type": kind}
+        if "gzip" in self.headers.get("Accept-Encoding", ""):
+            body, headers["Content-Encoding"] = gzip.compress(body, 5), "gzip"
+        self._reply(HTTPStatus.OK, headers, body, may)
 
     def _refuse(self, status: HTTPStatus, why: str) -> None:
         """Answer with an error in plain text. Nothing of the request is repeated, its body is not read."""
         body = f"{status.value} {status.phrase}: {why}\n".encode()
         self.close_connection = True
+        headers = {"Allow": "GET"} if status is HTTPStatus.METHOD_NOT_ALLOWED else {}
+        headers |= {"Content-Type": "text/plain; charset=utf-8", "Connection": "close"}
+        self._reply(status, headers, body)
+
+    def _reply(self, status: HTTPStatus, headers: Mapping[str, str], body: bytes, may: str = "") -> None:
         self.send_response(status)
-        if status is HTTPStatus.METHOD_NOT_ALLOWED:
-            self.send_header("Allow", "GET")
-        self.send_header("Content-Type", "text/plain; charset=utf-8")
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
-        self.send_header("Connection", "close")
-        self.end_headers()
+        self.end_headers(may)
         if self.command != "HEAD":
             self.wfile.write(body)
 

@@ -12,7 +12,7 @@ import pytest
 
 from diel.paths import RunPaths
 from diel.results import RunReader
-from diel.results.usage import advise
+from diel.results.attempts import advise
 from tests.cluster.campaign import OnCluster, fold, placed
 from tests.cluster.cluster import Cluster
 from tests.throwaway import Project, Record, Run, wait_for

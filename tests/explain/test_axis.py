@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from diel.explain import Explanation
 from diel.explain.run import explain_run
 from diel.explain.task import explain_task
-from diel.explain.text import Explanation
 from diel.results import RunReader
 from tests.searched import LOOP, SEARCH, Searched, loop, search
 

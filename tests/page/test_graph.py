@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from diel.page import graph, head, timeline
-from diel.page.graph import Spot, lay_out
-from diel.page.panel import Bar, Facts, Grid, Sketch, Text
-from diel.page.run_view import RunView
+from diel.page import head, timeline
+from diel.page.head import Spot, lay_out
+from diel.page.panel import Bar, Facts, Grid, RunView, Sketch, Text
 from tests.handmade import Handmade
 
 TEXT = """
@@ -27,7 +26,7 @@ stages:
 
 def test_a_line_has_the_kind_of_its_edge_and_a_stage_the_state_of_its_tasks(tmp_path: Path) -> None:
     run = Handmade(tmp_path, TEXT).stage("a", 2).done("a", 0).failed("a", 1).end("failed")
-    (sketch,) = graph.parts(RunView(run.paths))
+    (sketch,) = head.drawn_graph(RunView(run.paths))
     assert isinstance(sketch, Sketch)
     kinds = {(row[0], row[1]): row[3] for row in sketch.table.rows}
     assert kinds[("a", "b")] == "match"
@@ -43,7 +42,7 @@ def test_a_line_has_the_kind_of_its_edge_and_a_stage_the_state_of_its_tasks(tmp_
 def test_a_stage_of_which_some_tasks_were_cancelled_is_not_told_as_done(tmp_path: Path) -> None:
     run = Handmade(tmp_path, TEXT).stage("a", 2).done("a", 0)
     run.write("cancelled", stage="a", tasks=[[1, 1]]).end("cancelled")
-    (sketch,) = graph.parts(RunView(run.paths))
+    (sketch,) = head.drawn_graph(RunView(run.paths))
     assert isinstance(sketch, Sketch)
     assert "<title>a: cancelled, 1 of 2 tasks" in sketch.svg
 
@@ -51,21 +50,21 @@ def test_a_stage_of_which_some_tasks_were_cancelled_is_not_told_as_done(tmp_path
 def test_a_stage_of_which_a_failure_hindered_some_tasks_is_not_told_as_done(tmp_path: Path) -> None:
     run = Handmade(tmp_path, TEXT).stage("a", 2).stage("b", 2).done("a", 0).failed("a", 1).done("b", 0)
     run.skipped("b", 1, reason="upstream").end("failed")
-    (sketch,) = graph.parts(RunView(run.paths))
+    (sketch,) = head.drawn_graph(RunView(run.paths))
     assert isinstance(sketch, Sketch)
     assert "<title>b: skipped, 1 of 2 tasks" in sketch.svg
 
 
 def test_a_stage_of_which_some_tasks_should_not_run_is_done(tmp_path: Path) -> None:
     run = Handmade(tmp_path, TEXT).stage("a", 2).done("a", 0).skipped("a", 1, reason="when").end("succeeded")
-    (sketch,) = graph.parts(RunView(run.paths))
+    (sketch,) = head.drawn_graph(RunView(run.paths))
     assert isinstance(sketch, Sketch)
     assert "<title>a: done, 1 of 2 tasks" in sketch.svg
 
 
 def test_a_graph_too_large_to_draw_is_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(graph, "LINES", 3)
-    note, table = graph.parts(RunView(Handmade(tmp_path, TEXT).paths))
+    monkeypatch.setattr(head, "LINES", 3)
+    note, table = head.drawn_graph(RunView(Handmade(tmp_path, TEXT).paths))
     assert note == Text(
         "7 stages with 5 lines between them are too many to draw: `diel graph` prints them.", "note"
     )
@@ -133,7 +132,7 @@ def test_a_stage_that_has_no_tasks_is_not_called_done_nor_waiting(tmp_path: Path
     table = next(head.stages(seen))
     assert isinstance(table, Grid)
     assert [row[table.columns.index("state")] for row in table.rows] == ["done", "no tasks"]
-    (sketch,) = graph.parts(seen)
+    (sketch,) = head.drawn_graph(seen)
     assert "<title>b: skipped, 0 tasks with a result" in str(sketch)
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from diel.page.head import left_text, parts
-from diel.page.panel import Facts
-from diel.page.run_view import RunView
+from diel.page.panel import Facts, RunView
 from tests.handmade import Handmade
 
 TEXT = """

@@ -21,11 +21,11 @@ from diel.page.panel import (
     Part,
     Picture,
     Plot,
+    RunView,
     Sketch,
     Text,
 )
 from diel.page.panels import END, Public, failures, hyperparameters, panel_of, plain_png, provenance
-from diel.page.run_view import RunView
 from tests import browser
 from tests.handmade import Handmade
 from tests.searched import Searched, search

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from diel.axes.domain import Domain, Factor
-from diel.page import run_view
+from diel.page import panel
 from diel.page.outcome.result import sample_of
-from diel.page.run_view import choose, records_of
+from diel.page.panel import choose, records_of
 from diel.results import RunReader
 from tests.handmade import Handmade
 
@@ -43,7 +43,7 @@ def test_of_a_long_journal_only_the_chosen_lines_are_read_once_for_all_stages(
     run.stage("s", 8).stage("few", 8).done("few", 5, y=5.0).done("few", 6, y=6.0)
     for index in range(8):
         run.done("s", index, y=float(index))
-    monkeypatch.setattr(run_view, "WHOLE", 4)
+    monkeypatch.setattr(panel, "WHOLE", 4)
     monkeypatch.setattr(RunReader, "results", None)
     recorded = RunReader(run.paths)
     found = {name: sample_of(recorded, name, *drawn) for name, drawn in records_of(recorded, 4).items()}

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from diel.page import head, timeline
-from diel.page.panel import Facts, Plot
+from diel.page.panel import Facts, Plot, RunView
 from diel.page.plot import stage_colour
-from diel.page.run_view import RunView
 from tests.handmade import GONE, Handmade, Segment
 
 SITE = '{"name": "s", "scheduler": "local", "pools": {"local": {"cores": 4}}}'

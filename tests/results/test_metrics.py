@@ -10,7 +10,7 @@ import pytest
 
 from diel.errors import UsageError
 from diel.results import RunReader, list_metrics, list_trials
-from diel.results.metrics import curves
+from diel.results.attempts import curves
 from diel.table import csv_text, render
 from diel.values import clock
 from tests.handmade import Handmade

@@ -9,8 +9,8 @@ import pytest
 from diel.errors import UsageError
 from diel.journal.segment import decode
 from diel.results import RunReader
-from diel.results.picked import all_at
 from diel.results.reader import LinesByStage, lines_of, results_of
+from diel.results.rows import all_at
 from diel.spec.forms.axis import Points, keep
 from diel.states import RunState
 from tests.handmade import Handmade

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from diel.results import RunReader, suspects
-from diel.results.suspect import suspect_inputs
+from diel.results.rows import suspect_inputs
 from tests.handmade import Handmade
 
 FLOW = """

@@ -10,7 +10,7 @@ import pytest
 import diel
 from diel.errors import UsageError
 from diel.results import RunReader, list_usage
-from diel.results.usage import advise, ended, sizes_by
+from diel.results.attempts import advise, ended, sizes_by
 from tests.cli.call import call
 from tests.handmade import Handmade
 

@@ -13,7 +13,7 @@ from diel.journal.history import History
 from diel.journal.segment import Reader
 from diel.journal.snapshot import read_run
 from diel.results import RunReader
-from diel.results.metrics import list_trials
+from diel.results.attempts import list_trials
 from diel.status.axis import axis_lines, drawn_course, last_metric
 from diel.status.columns import width_of
 from diel.status.run import read_status

@@ -7,10 +7,10 @@ import click
 from diel.cli.options import Output, json_option, runs_option
 from diel.cli.target import run_and_rest, targets, the_task, words_argument
 from diel.errors import UsageError
+from diel.explain import Explanation
 from diel.explain.attempts import explain_block
 from diel.explain.run import explain_run
 from diel.explain.task import explain_task
-from diel.explain.text import Explanation
 from diel.results import RunReader, read
 
 

@@ -142,7 +142,7 @@ def _sized(plan: Plan, word: str, runs: Path) -> tuple[Plan, Sizes]:
     """Return the plan with a run's advice, within its pools, and the advice by stage. Raise UsageError."""
     # Few runs are sized by another.
     from diel.results import read
-    from diel.results.usage import sizes_by
+    from diel.results.attempts import sizes_by
 
     paths = find_run(runs, word)
     (advised, used), flaws = read(paths, lambda run: (sizes_by(run), run.history.uses))

@@ -168,7 +168,7 @@ def report(run: str, output: Path | None, public: bool, runs: Path) -> None:
     if public and kind not in PAGES:
         raise UsageError("--public is for a page: diel report -o run.html --public")
     paths = find_run(runs, run)
-    from diel.page.run_view import RunView  # what panels need, a table does not
+    from diel.page.panel import RunView  # what panels need, a table does not
 
     if output is not None and kind in PAGES:
         from diel.page.document import page  # a page alone needs a style and scripts

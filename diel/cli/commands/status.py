@@ -369,9 +369,9 @@ def view(run: str, runs: Path, interval: float, web: bool, port: int | None, idl
     if lacking:
         get = f"{sys.executable} -m pip install 'diel[view]'"
         raise UsageError(f"view draws with {' and '.join(lacking)}: {get}")
-    from diel.view.app import show  # an extra, and slow to load
+    from diel.view.app import ViewApp  # an extra, and slow to load
 
-    show(runs, paths, max(0.1, interval))
+    ViewApp(runs, paths, max(0.1, interval)).run()
     return 0
 
 

@@ -11,9 +11,8 @@ from xml.parsers.expat import ExpatError, ParserCreate
 from diel.artifacts import files_of
 from diel.errors import counted
 from diel.journal.records import Made
-from diel.page.panel import Cell, Grid, Part, Picture, Plot, Text
+from diel.page.panel import POINTS, Cell, Grid, Part, Picture, Plot, RunView, Text, good_of
 from diel.page.plot import FEW, Column, Row, amount, figure, kind_of, layer, one_of, thinned, tips
-from diel.page.run_view import POINTS, RunView, good_of
 from diel.results import DROPPED, RunReader
 from diel.results.rows import output_rows
 from diel.states import TaskState

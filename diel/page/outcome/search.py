@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from diel.errors import DielError, counted
 from diel.journal.axis_history import Trial, ranked
 from diel.page.outcome.result import named_output
-from diel.page.panel import Grid, Part, Plot, Text
+from diel.page.panel import Grid, Part, Plot, RunView, Text
 from diel.page.plot import (
     SERIES,
     Column,
@@ -28,8 +28,7 @@ from diel.page.plot import (
     thinned,
     tips,
 )
-from diel.page.run_view import RunView
-from diel.results.metrics import curves
+from diel.results.attempts import curves
 from diel.spec import Hyperparameter
 from diel.states import TrialState
 from diel.status.axis import AxisStatus, CourseStatus, at_text, course_name, course_text

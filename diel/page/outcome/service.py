@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from diel.page.panel import Cell, Grid, Part, Plot, Text
+from diel.page.panel import Cell, Grid, Part, Plot, RunView, Text
 from diel.page.plot import SERIES, Column, figure, layer, tips
-from diel.page.run_view import RunView
 from diel.results import RunReader
 from diel.services.endpoint import counts_file
 from diel.status.run import ReplicaStatus

@@ -3,17 +3,17 @@
 `from diel.pytorch import parallel` in a module's file; `training.parallel` shows how the pieces fit.
 """
 
-from diel.pytorch.parallel.feed import Feed as Feed
-from diel.pytorch.parallel.feed import Samples as Samples
-from diel.pytorch.parallel.feed import sharded as sharded
-from diel.pytorch.parallel.feed import shuffled as shuffled
-from diel.pytorch.parallel.feed import tensor as tensor
 from diel.pytorch.parallel.networks import build as build
+from diel.pytorch.parallel.placed import Mesh as Mesh
 from diel.pytorch.parallel.placed import Placed as Placed
+from diel.pytorch.parallel.placed import Ranks as Ranks
 from diel.pytorch.parallel.placed import Scaler as Scaler
 from diel.pytorch.parallel.placed import Ways as Ways
+from diel.pytorch.parallel.placed import joined as joined
 from diel.pytorch.parallel.placed import type_of as type_of
+from diel.pytorch.parallel.training import Feed as Feed
+from diel.pytorch.parallel.training import Samples as Samples
+from diel.pytorch.parallel.training import sharded as sharded
+from diel.pytorch.parallel.training import shuffled as shuffled
+from diel.pytorch.parallel.training import tensor as tensor
 from diel.pytorch.parallel.training import train as train
-from diel.pytorch.parallel.world import Mesh as Mesh
-from diel.pytorch.parallel.world import Ranks as Ranks
-from diel.pytorch.parallel.world import joined as joined

@@ -18,11 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-NETWORKS = ("mlp", "cnn", "lstm", "transformer", "unet")
-
 
 def build(model: str, inputs: tuple[int, ...], outputs: int, settings: Mapping[str, Any]) -> nn.Module:
-    """Build one of NETWORKS, for samples of this shape and so many outputs; or `package:Class`,
+    """Build one of _MAKERS, for samples of this shape and so many outputs; or `package:Class`,
     `path/file.py:Class`.
 
     A class is called with `settings` alone. Raise ValueError where there is no such network, or where it
@@ -31,14 +29,14 @@ def build(model: str, inputs: tuple[int, ...], outputs: int, settings: Mapping[s
     if ":" in model:
         maker: Callable[..., nn.Module] = _find(model)
         arguments = dict(settings)
-    elif model in NETWORKS:
+    elif model in _MAKERS:
         wrong = {name: n for name, n in settings.items() if type(n) is not int or n < (name != "depth")}
         if wrong:
             raise ValueError(f"model {model}: expected whole numbers from 1 on, found {wrong}")
         maker = _MAKERS[model]
         arguments = {"inputs": inputs, "outputs": outputs, **settings}
     else:
-        raise ValueError(f"no network '{model}': expected {', '.join(NETWORKS)}, or package:Class")
+        raise ValueError(f"no network '{model}': expected {', '.join(_MAKERS)}, or package:Class")
     try:
         network = maker(**arguments)
     except TypeError as error:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from diel.page.outcome.result import LARGEST, artifacts, parts
-from diel.page.panel import Alternatives, Grid, Part, Picture, Plot, Text
-from diel.page.run_view import RunView
+from diel.page.panel import Alternatives, Grid, Part, Picture, Plot, RunView, Text
 from tests.handmade import Handmade
 from tests.searched import search
 

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from diel.page.outcome.service import parts, streams, surrogates
-from diel.page.panel import Entry, Grid, Plot, Text
+from diel.page.panel import Entry, Grid, Plot, RunView, Text
 from diel.page.panels import panel_of
-from diel.page.run_view import RunView
 from diel.services.endpoint import Endpoint, counts_file, endpoint_file, write_endpoint
 from tests.handmade import Handmade
 
