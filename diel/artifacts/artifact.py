@@ -17,7 +17,6 @@ from typing import Any, Literal, NamedTuple
 import xxhash
 
 from diel.terms import OWN_FILES
-from diel.values import encoder
 
 Artifacts = dict[str, dict[str, Any]]
 """By output: `path` from the run's directory, `size`, `digest`; of a list `files`, each with these."""
@@ -318,9 +317,6 @@ def _linked(top: str, name: str, trees: tuple[tuple[str, str], ...]) -> Iterator
 
 def _is_below(path: str, directory: str) -> bool:
     return path == directory or path.startswith(directory.rstrip("/") + "/")
-
-
-_sorted, _in_order = (encoder(sort_keys=way, separators=(",", ":"), default=str) for way in (True, False))
 
 
 def digest_of(parts: Iterable[Any], *, in_order: bool = False) -> str:

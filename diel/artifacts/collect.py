@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.artifacts.artifact import Artifacts, Breach, Way, describe, written
-from diel.artifacts.promise import Sizes, check_array, check_path, check_value, hold_count
+from diel.artifacts.promise import Sizes, check_kind, check_path, check_value, hold_count
 from diel.artifacts.values import Values, bare_text, check_size, plain
 from diel.errors import ModuleError
 from diel.terms import LIBRARIES, RESULT, format_of, lacking, suffix_of
@@ -90,7 +90,7 @@ class _Kept(NamedTuple):
 
         promise, array = self.promises.get(name), as_array(value)
         if promise is not None:
-            check_array(name, array, promise, self.sizes)
+            check_kind(name, "the array", array.shape, array.dtype, promise, self.sizes)
         way: Way = "content" if promise is None else promise.digest
         finite = promise is not None and promise.finite
         return keep_array(name, array, self.task, self.run, self.inputs, way, finite=finite)

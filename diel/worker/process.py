@@ -6,11 +6,12 @@ import pickle
 import shutil
 import signal
 import socket
+import stat
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -26,7 +27,7 @@ from diel.attempt.command import launch, made_files, made_values, run_command
 from diel.attempt.environment import surround
 from diel.attempt.function import EDITED, call, call_apart
 from diel.attempt.ipc import SPENT, is_cut
-from diel.attempt.reaper import OomKills, is_full, killer_of, message_of_mpiexec
+from diel.attempt.reaper import LEFT, OomKills, adopt, has_children, is_full, killer_of, message_of_mpiexec
 from diel.attempt.staging import Drain, disk_of, late_notes, open_drain, record_of, shard_environment, stage
 from diel.attempt.stream import held_to_streams, stream_environment
 from diel.attempt.surrogate import Consulted, ask
@@ -49,7 +50,6 @@ from diel.project.requests import ALL, fenced
 from diel.services.endpoint import notes_of, variables
 from diel.staging.disk import Brought, StagingError, release
 from diel.states import FailureClass
-from diel.worker.directory_pool import Spare
 
 if TYPE_CHECKING:
     from diel.journal import records
@@ -57,6 +57,9 @@ if TYPE_CHECKING:
 
 WITH_RANKS = {"SLURM_KILL_BAD_EXIT": "1"}
 """Options of launchers if the site gives no others: a rank that dies ends its task, as with mpiexec."""
+PARAMS, INPUTS = ".params.json", ".inputs.json"
+"""The files in which a command finds its inputs."""
+OWN = frozenset((PARAMS, INPUTS))
 LAST = 1.0
 """Seconds that a worker waits when it has no time left for its bundle: others may have."""
 
@@ -445,6 +448,54 @@ class Worker:
         """Commit the failure of a Python function; this process ends right after."""
         if self._attempt is not None:
             self._fail(self._attempt, failure)
+
+
+class Spare:
+    """The directory of a task that wrote nothing, for the next one: a new one takes as long as `true`.
+
+    It is at most one, and kept while nobody can write there any more: a worker that adopts what tasks leave
+    has no child then.
+    """
+
+    def __init__(self) -> None:
+        self._kept: tuple[str, Sequence[str]] | None = None
+        self._adopts = adopt()
+        """Whether it adopted all that was left behind so far."""
+
+    def make(self, task_dir: str, work: Work, request: Request) -> None:
+        """Make a task's directory, or let it have the kept one. Raise OSError."""
+        if self._kept is None:
+            os.mkdir(task_dir)
+            return
+        (folder, names), self._kept = self._kept, None
+        os.rename(folder, task_dir)
+        for name in names:
+            if work.module is not None or not (request.params if name == PARAMS else request.inputs):
+                os.unlink(f"{task_dir}/{name}")  # nobody writes it over
+
+    def keep(self, work: Work, task_dir: str) -> None:
+        """Keep the directory of a task that succeeded, wrote nothing, and left no process."""
+        if not self._adopts or LEFT or (work.module is not None and has_children()):
+            return
+        try:
+            names = os.listdir(task_dir)
+            if all(name in OWN and _is_own(f"{task_dir}/{name}") for name in names):
+                self._kept = task_dir, names
+        except FileNotFoundError:  # a function may remove its own directory
+            return
+
+    def drop(self, work: Work) -> None:
+        """Remove the last one of a bundle, which a command's task keeps."""
+        spare, self._kept = self._kept, None
+        if spare is not None and work.module is not None:
+            with suppress(OSError):
+                os.rmdir(spare[0])
+
+
+def _is_own(path: str) -> bool:
+    """Return whether a file can be overwritten: it has no other hard link."""
+    status = os.lstat(path)
+    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and bool(status.st_mode & stat.S_IWUSR)
 
 
 def _threads() -> Set[threading.Thread]:
