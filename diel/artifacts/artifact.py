@@ -236,23 +236,17 @@ def file_content(path: str | Path, way: Way = "content") -> tuple[int, str]:
             if len(data) == size:
                 return size, xxhash.xxh3_128_hexdigest(data) + suffix
             os.lseek(file, 0, os.SEEK_SET)  # it changes while it is read
-        size, digest = _hash_to_end(file)
-        return size, digest + suffix
+        size, digest, buffer = 0, xxhash.xxh3_128(), memoryview(bytearray(CHUNK))
+        while length := os.readv(file, [buffer]):
+            digest.update(buffer[:length])
+            size += length
+        return size, digest.hexdigest() + suffix
     finally:
         os.close(file)
 
 
 def _suffix(status: os.stat_result) -> str:
     return EXECUTABLE if status.st_mode & stat.S_IXUSR else ""
-
-
-def _hash_to_end(file: int) -> tuple[int, str]:
-    digest, size = xxhash.xxh3_128(), 0
-    buffer = memoryview(bytearray(CHUNK))
-    while length := os.readv(file, [buffer]):
-        digest.update(buffer[:length])
-        size += length
-    return size, digest.hexdigest()
 
 
 class TreeEntry(NamedTuple):

@@ -17,6 +17,8 @@ from diel.terms import LIBRARIES, RESULT, format_of, lacking, suffix_of
 if TYPE_CHECKING:
     from diel.spec import Output
 
+Outputs = tuple[Values, Artifacts]
+"""What a task made."""
 Promises = Mapping[str, "Output"]
 """By output, if it is more than a path or the type of a value."""
 _NOTHING: Promises = {}
@@ -28,7 +30,7 @@ def collect_returned(
     run_dir: Path,
     promises: Promises = _NOTHING,
     inputs: Mapping[str, Any] = _NOTHING,
-) -> tuple[Values, Artifacts]:
+) -> Outputs:
     """Return the values and artifacts that a Python function returned. A mapping, dataclass or named tuple
     gives one output a key, None nothing, and anything else the output `result`, or the only one of
     `promises`. An array that is an input, as it was mapped, is not written again. Raise ModuleError where an

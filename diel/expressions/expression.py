@@ -177,10 +177,10 @@ class Expression:
         if not isinstance(error, NullOperand):
             return self._failed(error.message, error.hint)
         if self.tree is None:
-            origin, hint = name_of_null(self.source.replace(JOINT, "."), self.chain, scope)
+            origin, hint = _name_of_null(self.source.replace(JOINT, "."), self.chain, scope)
         else:
             run = partial(_evaluators.evaluator.run, scope=scope)
-            origin, hint = origin_of_null(self.tree, scope, run)
+            origin, hint = _origin_of_null(self.tree, scope, run)
         return self._failed(f"{error.message}: {origin}", hint)
 
     def _written(self, value: Any) -> str:
@@ -514,16 +514,16 @@ def _names(value: Any) -> list[str]:
     return [key for key in value if isinstance(key, str)]
 
 
-def origin_of_null(tree: ast.expr, scope: object, evaluate: Evaluate) -> tuple[str, str]:
+def _origin_of_null(tree: ast.expr, scope: object, evaluate: Evaluate) -> tuple[str, str]:
     """Return which part of a tree is null that was stopped by it, with where that comes from; and a hint."""
     part = _null_in(tree, evaluate) or tree
     shown = ast.unparse(part).replace(JOINT, ".")
     if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id in AGGREGATES:
         return _aggregate(part, part.func.id, shown, evaluate)
-    return name_of_null(shown, chain_of(part), scope)
+    return _name_of_null(shown, chain_of(part), scope)
 
 
-def name_of_null(shown: str, chain: Chain | None, scope: object) -> tuple[str, str]:
+def _name_of_null(shown: str, chain: Chain | None, scope: object) -> tuple[str, str]:
     """Return the same of a part that is no aggregate."""
     maker = getattr(scope, "maker", None)
     task = maker(chain) if maker is not None and chain is not None else ""

@@ -186,15 +186,12 @@ class Producer:
                     )
                 self._changed.wait(remaining)
 
-    def close(self) -> None:
-        """Flush and leaves, having put everything: the others get this producer's share of the buffer."""
-        self._leave(failed=False)
-
     def give_up(self) -> None:
         """As `close`, before everything was put: the task fails, unless another process of it puts more."""
-        self._leave(failed=True)
+        self.close(failed=True)
 
-    def _leave(self, *, failed: bool) -> None:
+    def close(self, *, failed: bool = False) -> None:
+        """Flush and leaves, having put everything: the others get this producer's share of the buffer."""
         if self._closed:
             return
         try:

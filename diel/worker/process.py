@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from diel.artifacts import Artifacts, FileChanged, Values
+from diel.artifacts import Artifacts, FileChanged, Outputs, Values
 from diel.attempt.block import limits_of, own_block, own_node, pin_gpus
 from diel.attempt.bundle import Bundle, BundleReport, Failure, Request, Work
 from diel.attempt.capture import Capture, read_tail
@@ -182,13 +182,6 @@ class Worker:
         tasks = [request.index for request in requests]
         return {"event": "release", "stage": work.stage, "bundle": self._number, "tasks": tasks}
 
-    def _give_back(self, work: Work, request: Request) -> "tuple[int, Record]":
-        """Hand back a task whose attempt another worker has taken: it needs a later number."""
-        record = self._release(work, [request])
-        record["taken"] = request.attempt
-        with self.dog.lock:
-            return self.segment.append(record), record
-
     def _run_attempt(self, work: Work, request: Request) -> "tuple[int, Record] | None":
         """Run an attempt and commits its result; None if its outputs are still to be copied."""
         now = time.time()
@@ -202,7 +195,10 @@ class Worker:
             self._make(attempt)
         except OSError as error:
             if isinstance(error, FileExistsError) and error.filename == task_dir:
-                return self._give_back(work, request)
+                record = self._release(work, [request])  # another worker has it: it needs a later number
+                record["taken"] = request.attempt
+                with self.dog.lock:
+                    return self.segment.append(record), record
             unmade = error
         # As text too: nothing in it needs an escape.
         begun = f'"index":{request.index},"attempt":{request.attempt},"time":{now},"bundle":{self._number}'
@@ -314,7 +310,7 @@ class Worker:
             os.mkdir(task_dir)
         os.chdir(task_dir)
 
-    def _execute_held(self, attempt: RunningAttempt) -> tuple[Values, Artifacts]:
+    def _execute_held(self, attempt: RunningAttempt) -> Outputs:
         """Execute an attempt whose files and streams stay whole. Raises Changed and Failure."""
         work, request = attempt.work, attempt.request
         answers = request.answers
@@ -336,7 +332,7 @@ class Worker:
             attempt.request = attempt.request._replace(key=key, parts=(attempt.request.parts[0], part))
         return results
 
-    def _execute(self, attempt: RunningAttempt) -> tuple[Values, Artifacts]:
+    def _execute(self, attempt: RunningAttempt) -> Outputs:
         work, request = attempt.work, attempt.request
         own, declared = self._surroundings.variables(attempt), request.env
         if request.streams is not None:
@@ -368,9 +364,7 @@ class Worker:
             return run_command(attempt, self._root, env, self.dog)
         return call_apart(attempt, self._surroundings.context(attempt), env, self.dog)
 
-    def _call(
-        self, attempt: RunningAttempt, own: Mapping[str, str], declared: Mapping[str, str]
-    ) -> tuple[Values, Artifacts]:
+    def _call(self, attempt: RunningAttempt, own: Mapping[str, str], declared: Mapping[str, str]) -> Outputs:
         """Call a function in this process."""
         assert attempt.work.module is not None
         self._variables.enter(own, declared)
