@@ -17,7 +17,6 @@ from typing import Any, Literal, NamedTuple
 import xxhash
 
 from diel.terms import OWN_FILES
-from diel.values import encoder
 
 Artifacts = dict[str, dict[str, Any]]
 """By output: `path` from the run's directory, `size`, `digest`; of a list `files`, each with these."""
@@ -237,23 +236,17 @@ def file_content(path: str | Path, way: Way = "content") -> tuple[int, str]:
             if len(data) == size:
                 return size, xxhash.xxh3_128_hexdigest(data) + suffix
             os.lseek(file, 0, os.SEEK_SET)  # it changes while it is read
-        size, digest = _hash_to_end(file)
-        return size, digest + suffix
+        size, digest, buffer = 0, xxhash.xxh3_128(), memoryview(bytearray(CHUNK))
+        while length := os.readv(file, [buffer]):
+            digest.update(buffer[:length])
+            size += length
+        return size, digest.hexdigest() + suffix
     finally:
         os.close(file)
 
 
 def _suffix(status: os.stat_result) -> str:
     return EXECUTABLE if status.st_mode & stat.S_IXUSR else ""
-
-
-def _hash_to_end(file: int) -> tuple[int, str]:
-    digest, size = xxhash.xxh3_128(), 0
-    buffer = memoryview(bytearray(CHUNK))
-    while length := os.readv(file, [buffer]):
-        digest.update(buffer[:length])
-        size += length
-    return size, digest.hexdigest()
 
 
 class TreeEntry(NamedTuple):
@@ -318,9 +311,6 @@ def _linked(top: str, name: str, trees: tuple[tuple[str, str], ...]) -> Iterator
 
 def _is_below(path: str, directory: str) -> bool:
     return path == directory or path.startswith(directory.rstrip("/") + "/")
-
-
-_sorted, _in_order = (encoder(sort_keys=way, separators=(",", ":"), default=str) for way in (True, False))
 
 
 def digest_of(parts: Iterable[Any], *, in_order: bool = False) -> str:

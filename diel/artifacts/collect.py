@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diel.artifacts.artifact import Artifacts, Breach, Way, describe, written
-from diel.artifacts.promise import Sizes, check_array, check_path, check_value, hold_count
+from diel.artifacts.promise import Sizes, check_kind, check_path, check_value, hold_count
 from diel.artifacts.values import Values, bare_text, check_size, plain
 from diel.errors import ModuleError
 from diel.terms import LIBRARIES, RESULT, format_of, lacking, suffix_of
@@ -17,6 +17,8 @@ from diel.terms import LIBRARIES, RESULT, format_of, lacking, suffix_of
 if TYPE_CHECKING:
     from diel.spec import Output
 
+Outputs = tuple[Values, Artifacts]
+"""What a task made."""
 Promises = Mapping[str, "Output"]
 """By output, if it is more than a path or the type of a value."""
 _NOTHING: Promises = {}
@@ -28,7 +30,7 @@ def collect_returned(
     run_dir: Path,
     promises: Promises = _NOTHING,
     inputs: Mapping[str, Any] = _NOTHING,
-) -> tuple[Values, Artifacts]:
+) -> Outputs:
     """Return the values and artifacts that a Python function returned. A mapping, dataclass or named tuple
     gives one output a key, None nothing, and anything else the output `result`, or the only one of
     `promises`. An array that is an input, as it was mapped, is not written again. Raise ModuleError where an
@@ -90,7 +92,7 @@ class _Kept(NamedTuple):
 
         promise, array = self.promises.get(name), as_array(value)
         if promise is not None:
-            check_array(name, array, promise, self.sizes)
+            check_kind(name, "the array", array.shape, array.dtype, promise, self.sizes)
         way: Way = "content" if promise is None else promise.digest
         finite = promise is not None and promise.finite
         return keep_array(name, array, self.task, self.run, self.inputs, way, finite=finite)

@@ -96,11 +96,6 @@ def _check_array_file(name: str, path: str, contract: "Output", sizes: Sizes) ->
         check_finite(file, numpy.load(path, mmap_mode="r", allow_pickle=False))
 
 
-def check_array(name: str, array: "numpy.ndarray[Any, Any]", contract: "Output", sizes: Sizes) -> None:
-    """Hold the kind of an array in memory to its contract; its numbers are checked when written."""
-    check_kind(name, "the array", array.shape, array.dtype, contract, sizes)
-
-
 def check_kind(
     name: str, what: str, shape: tuple[int, ...], dtype: "numpy.dtype[Any]", contract: "Output", sizes: Sizes
 ) -> None:

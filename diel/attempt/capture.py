@@ -81,9 +81,6 @@ class Capture:
                 return
         except FileNotFoundError:  # somebody removed it
             pass
-        self._copy(number, path)
-
-    def _copy(self, number: int, path: str) -> None:
         with open(path, "wb") as file:
             while chunk := os.pread(number, CHUNK, file.tell()):
                 file.write(chunk)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from diel.artifacts import Artifacts, Values, check_values, collect_files, collect_result
+from diel.artifacts import Artifacts, Outputs, Values, check_values, collect_files, collect_result
 from diel.attempt.block import with_hosts
 from diel.attempt.bundle import Failure, Request
 from diel.attempt.launcher import AT_HOME, NOT_HERE, Launches, is_at_home, words_of_warning
@@ -30,9 +30,7 @@ _RESET = (signal.SIGPIPE, signal.SIGINT, signal.SIGTERM)
 _NO_INPUT = [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)]
 
 
-def run_command(
-    attempt: RunningAttempt, run_dir: str, env: Mapping[str, str], dog: Watchdog
-) -> tuple[Values, Artifacts]:
+def run_command(attempt: RunningAttempt, run_dir: str, env: Mapping[str, str], dog: Watchdog) -> Outputs:
     """Run a command and collect its outputs. Raises Failure: `launch`, `app`, or the watchdog's verdict."""
     launch(attempt, env, dog)
     return made_values(attempt, env), made_files(attempt, run_dir)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Any
 
-from diel.artifacts import Artifacts, Values, collect_returned
+from diel.artifacts import Outputs, collect_returned
 from diel.attempt.annotated import hold_arguments
 from diel.attempt.arguments import arguments
 from diel.attempt.bundle import Failure, Request, Work
@@ -36,9 +36,7 @@ CALL_FILE = ".call.pickle"
 RETURN_FILE = ".return.json"
 
 
-def call(
-    work: Work, request: Request, context: Context, communicator: Any = None
-) -> tuple[Values, Artifacts]:
+def call(work: Work, request: Request, context: Context, communicator: Any = None) -> Outputs:
     """Call a module in this process and collect what it returned. Raises Failure for whatever it raises."""
     module = work.module
     assert module is not None
@@ -119,9 +117,7 @@ def _failure(kind: str, prefix: str, error: BaseException) -> Failure:
     return Failure(kind, text, traceback=trace)
 
 
-def call_apart(
-    attempt: RunningAttempt, context: Context, env: Mapping[str, str], dog: Watchdog
-) -> tuple[Values, Artifacts]:
+def call_apart(attempt: RunningAttempt, context: Context, env: Mapping[str, str], dog: Watchdog) -> Outputs:
     """Start the module in a process of its own, or on MPI ranks, whose rank 0 returns the result."""
     _hold(attempt)
     call_file, return_file = write_call(attempt, context), context.task_dir / RETURN_FILE

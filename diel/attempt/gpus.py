@@ -4,7 +4,6 @@ The driver keeps no count for a process that has ended (but where an administrat
 looks now and then. Only the GPUs of this node are seen.
 """
 
-import os
 import time
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
@@ -74,11 +73,6 @@ class Gpus:
         names = [name.strip() for name in self._names.split(",") if name.strip() not in NONE]
         by_index, by_name = nvml.nvmlDeviceGetHandleByIndex, nvml.nvmlDeviceGetHandleByUUID
         return tuple(by_index(int(name)) if name.isdecimal() else by_name(name) for name in names)
-
-
-def own_gpus() -> Gpus:
-    """Return those of this process."""
-    return Gpus(library(), os.environ)
 
 
 @cache

@@ -209,7 +209,7 @@ class OomKills:
         return any(now > before for now, before in zip(self._read(), self._marked, strict=True))
 
     def _read(self) -> list[int]:
-        return [_count(path) for path in self._files]
+        return [_count(path) or 0 for path in self._files]
 
     def evidence(self, exit_code: int | None, stderr: str, *, launched: bool, words: str = "") -> str:
         """Say why a program seems killed for lack of memory; empty if not. `words` is a pattern for it."""
@@ -259,7 +259,7 @@ def _counters() -> tuple[Path, ...]:
             counters += _outwards(_CGROUPS / "memory", group, "memory.oom_control")
         elif not controllers:
             counters += _outwards(_CGROUPS, group, "memory.events")
-    return tuple(path for path in counters if _is_readable(path))
+    return tuple(path for path in counters if _count(path) is not None)
 
 
 def _outwards(mount: Path, group: str, name: str) -> list[Path]:
@@ -267,19 +267,12 @@ def _outwards(mount: Path, group: str, name: str) -> list[Path]:
     return [place / name for place in (inner, *inner.parents) if place.is_relative_to(mount)]
 
 
-def _is_readable(path: Path) -> bool:
-    try:
-        return _COUNT.search(path.read_bytes()) is not None
-    except OSError:
-        return False
-
-
-def _count(path: Path) -> int:
+def _count(path: Path) -> int | None:
     try:
         match = _COUNT.search(path.read_bytes())
     except OSError:  # its cgroup is gone
-        return 0
-    return int(match.group(1)) if match is not None else 0
+        return None
+    return None if match is None else int(match[1])
 
 
 def adopt() -> bool:

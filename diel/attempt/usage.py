@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import psutil
 
-from diel.attempt.gpus import Gpus, own_gpus
+from diel.attempt.gpus import Gpus, library
 from diel.attempt.import_meter import PAGE, OwnMemory
 from diel.attempt.reaper import LEFT, kernel_file, orphans
 
@@ -104,7 +104,7 @@ class Usage:
         if used > self._together and len(processes) > 1:  # what they share counts once
             used = max(*sizes, sum(map(proportional, processes)))
         self._together = max(self._together, used)
-        self._gpus = self._gpus or own_gpus()
+        self._gpus = self._gpus or Gpus(library(), os.environ)
         self._gpus.look(processes)
         return used
 

@@ -23,6 +23,9 @@ from diel.spec.model import quote
 from diel.terms import ABOUT, FITS, SIMULATED, format_of, lacking, shown_shape
 from diel.units import Columns, Rule, Units, UnitsError, conversions
 
+Shape = tuple[int | str, ...]
+Sizes = dict[str, tuple[int, str]]
+"""The sizes behind names such as `n` in one stage, each with the first output that has it."""
 _SCRIPT = r"files\.|(?<=[\w.-])\.(?:py|sh|bash|R|jl|pl|rb|js|lua|m|exe)\b|(?:^|\s)\.{0,2}/"
 DECLARE = "declare a value that it writes to DIEL_RESULT: outputs: {{{0}: {{value: float}}}}"
 _DECLARE_ANY = "declare outputs: {{{0}: PATH}}, a file or folder that it makes, or {{{0}: {{value: float}}}}"
@@ -211,7 +214,7 @@ def check_contracts(check: Check) -> None:
             _check_returned(check, name, stage, check.modules[name])
         _check_kept(check, name, stage)
         _check_readable(check, name, stage)
-    sizes: dict[str, dict[str, tuple[int, str]]] = {}
+    sizes: dict[str, Sizes] = {}
     for edge in check.graph.edges:
         if edge.output and edge.name and not edge.published and not edge.stream:
             _check_expected(check, edge, sizes.setdefault(edge.downstream, {}))
@@ -284,7 +287,7 @@ def _check_kept(check: Check, name: str, stage: Stage) -> None:
             check.add(key, message, "drop `keep: false`, or the output")
 
 
-def _check_expected(check: Check, edge: Edge, sizes: dict[str, tuple[int, str]]) -> None:
+def _check_expected(check: Check, edge: Edge, sizes: Sizes) -> None:
     expected = check.workflow.stages[edge.downstream].inputs.get(str(edge.name))
     if expected is None or not expected.expectations:
         return
@@ -396,13 +399,7 @@ def _columns(expected: Mapping[str, str], offer: Mapping[str, str], source: str)
             yield f"column '{column}' of {source} is {offer[column]}; expected {kind}", hint
 
 
-def _check_sizes(
-    check: Check,
-    edge: Edge,
-    expected: tuple[int | str, ...],
-    promised: tuple[int | str, ...],
-    sizes: dict[str, tuple[int, str]],
-) -> None:
+def _check_sizes(check: Check, edge: Edge, expected: Shape, promised: Shape, sizes: Sizes) -> None:
     """Check that a name for a size means the same size in all inputs of a stage."""
     if len(expected) != len(promised):
         return

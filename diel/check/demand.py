@@ -49,10 +49,8 @@ class Range(NamedTuple):
     """The least and the most by key."""
     shapes: tuple[Shape, ...]
     """Shapes, those with the fewest nodes and cores first."""
-    narrowest: Ask | None
-    """That with the fewest cores; None if only the run shows these."""
     widest: Ask | None
-    """That with the most."""
+    """That with the most cores; None if only the run shows these."""
     seconds: float | None
     """The longest that a task may run; None without a bound."""
     core_seconds: float | None
@@ -137,7 +135,6 @@ def _folded(asks: Iterable[Ask], inquiry: "_Asked") -> Range:
     return Range(
         spans,
         () if inquiry.later else tuple(shapes),
-        narrowest=min(placed, key=cores, default=None),
         widest=max(placed, key=cores, default=None),
         seconds=longest if bounded else None,
         core_seconds=mean if inquiry.is_whole else max(spent, default=None),

@@ -11,7 +11,7 @@ from typing import Any
 from diel.check.environment import own_places
 from diel.check.names import visible_names
 from diel.check.scripts import named_files
-from diel.check.violations import Check, Known
+from diel.check.violations import Check, Counts, Known
 from diel.errors import counted
 from diel.expressions import ExpressionError, Template, parse
 from diel.files import resolved
@@ -28,9 +28,7 @@ _LOOKED_AT = 10_000
 _VALUES = ("int", "float", "str", "bool", "None", "list", "dict")
 
 
-def check_exports(
-    check: Check, counts: Mapping[str, int | None], values: Mapping[str, Any], files: Iterable[Path]
-) -> None:
+def check_exports(check: Check, counts: Counts, values: Mapping[str, Any], files: Iterable[Path]) -> None:
     """Check every `export`; `counts` are the points of axes, `values` the hyperparameters, `files` theirs."""
     own = own_files(check.document, check.folder / check.document.path.name, check.modules)
     own |= {os.path.realpath(file): "a file of hyperparameters" for file in files}
@@ -71,9 +69,7 @@ def _check_kind(check: Check, name: str, label: str, key: Key) -> None:
         check.add(key, f"`export` is about files, and '{label}' is {returns[label]}", hint)
 
 
-def _check_axes(
-    check: Check, name: str, key: Key, template: Template, counts: Mapping[str, int | None]
-) -> bool:
+def _check_axes(check: Check, name: str, key: Key, template: Template, counts: Counts) -> bool:
     """Report axes that the path does not read: several tasks would write one file."""
     stage, names = check.workflow.stages[name], visible_names(check, name)
     read = {chain[0] for chain in template.references}

@@ -23,6 +23,8 @@ _SEARCHED = 100_000
 MOST = 100_000
 """The most different values of an axis to look at."""
 _ROWS = 1_000_000
+Counts = Mapping[str, int | None]
+"""Points by axis; None if only a run will show them."""
 Axes = Mapping[str, tuple[str, ...]]
 """Parameters that are read, by axis."""
 Place = tuple[int, ...]

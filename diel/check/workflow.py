@@ -15,7 +15,7 @@ from diel.check.modules import check_designs, check_module, find_modules
 from diel.check.names import check_expressions, check_untils, check_values, visible_names
 from diel.check.search import check_searches, check_whens
 from diel.check.surrogate import check_surrogates
-from diel.check.violations import MOST, Check, Known, check_axes
+from diel.check.violations import MOST, Check, Counts, Known, check_axes
 from diel.errors import MAX_PROBLEMS, SpecError, counted, did_you_mean
 from diel.expressions import ExpressionError, Template, names_in, parse, parse_expression, walk
 from diel.files import flaw_of
@@ -32,7 +32,6 @@ from diel.spec.data import Filling
 from diel.spec.forms.axis import Points
 from diel.spec.model import quote
 
-Counts = Mapping[str, int | None]
 _SHOWN = 8
 
 
@@ -44,8 +43,7 @@ class Checked(NamedTuple):
     modules: Mapping[str, Module]
     """Modules by stage, of the stages that run one."""
     hyperparameters: Hyperparameters
-    counts: Mapping[str, int | None]
-    """Points by axis; None if only a run will show them."""
+    counts: Counts
     points: Mapping[str, Points] = {}
     """Listed and computed points, by axis."""
 
@@ -138,9 +136,7 @@ def _check_stage(check: Check, name: str, values: Mapping[str, Any], *, anew: bo
         check_module(check, name, names, settled)
 
 
-def _check_data(
-    check: Check, counts: Mapping[str, int | None], values: Hyperparameters, *, whole: bool
-) -> None:
+def _check_data(check: Check, counts: Counts, values: Hyperparameters, *, whole: bool) -> None:
     workflow = check.workflow
     if workflow.adaptive:
         check_untils(check)

@@ -34,7 +34,8 @@ def make_once(store: Path, digest: str, make: Callable[[Path], None]) -> Path:
     if link.is_dir():
         refuse_shared(link, mask=0)
     else:
-        sweep(store)
+        for path in list(left_behind(store)):
+            shutil.rmtree(path, ignore_errors=True)
         place = store / f"{digest}.{socket.gethostname()}-{os.getpid()}"
         shutil.rmtree(place, ignore_errors=True)
         try:
@@ -65,12 +66,6 @@ def _put_link(link: Path, place: Path) -> None:
         link.symlink_to(place.name)
     except FileExistsError:
         shutil.rmtree(place, ignore_errors=True)
-
-
-def sweep(store: Path) -> None:
-    """Remove unfinished directories whose makers are gone."""
-    for path in list(left_behind(store)):
-        shutil.rmtree(path, ignore_errors=True)
 
 
 def left_behind(store: Path) -> Iterator[Path]:

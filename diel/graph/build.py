@@ -219,8 +219,6 @@ def _published_uses(graph: StageGraph, flaws: list[Violation]) -> Iterator[Edge]
     anyway, so that no cycle closes. Where several publish a name, the last is read."""
     workflow = graph.workflow
     publishers = _publishers(graph)
-    if not publishers:
-        return
     after = {name: graph.after(name) - {name} for names in publishers.values() for name in names}
     for name, stage in workflow.stages.items():
         for read, key in hyperparameter_reads(name, stage, picked=False).items():

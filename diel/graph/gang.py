@@ -63,13 +63,11 @@ def check_beside(workflow: Workflow) -> Iterator[Violation]:
                 yield Violation(f"no stage '{other}'", hint, key)
 
 
-def check_gangs(graph: StageGraph) -> list[Violation]:
+def check_gangs(graph: StageGraph) -> Iterator[Violation]:
     """Check that stages that run at the same time do not wait for each other."""
-    flaws: list[Violation] = []
     for gang in gangs(graph):
-        flaws += _waits(graph, gang)
-        flaws += _come_late(graph.workflow, gang)
-    return flaws
+        yield from _waits(graph, gang)
+        yield from _come_late(graph.workflow, gang)
 
 
 def _waits(graph: StageGraph, gang: Gang) -> Iterator[Violation]:

@@ -48,9 +48,8 @@ def _good(trials: Iterable[Trial]) -> list[Trial]:
 
 def ranked(trials: Iterable[Trial], small: bool) -> list[Trial]:
     """Return the complete trials of one objective, the best first; of two equal ones, the earlier first."""
-    complete = _good(trials)
     sign = 1 if small else -1
-    return sorted(complete, key=lambda trial: (sign * trial.values[0], trial.number))
+    return sorted(_good(trials), key=lambda trial: (sign * trial.values[0], trial.number))
 
 
 def front(trials: Iterable[Trial], small: Sequence[bool]) -> list[Trial]:

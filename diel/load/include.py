@@ -445,11 +445,11 @@ class _Binding:
             if alone:
                 self._names.parameters[label] = own, here
             if alone and own != here:
-                self._hand_over(label, own, here)
+                self._hand_over(label, own)
             self._names.axes[label] = value
             del self._inner["axes", label]
 
-    def _hand_over(self, label: str, own: str, here: str) -> None:
+    def _hand_over(self, label: str, own: str) -> None:
         """Give modules over an axis the parameter that they take under its name there."""
         for (section, name), part in self._inner.items():
             if section == "stages" and _takes(part, label, own):

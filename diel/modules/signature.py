@@ -136,7 +136,7 @@ def _callable(source: "PythonFile", name: str) -> Definition:
     if target is None:
         raise _no_function(source, owner)
     if method:
-        return _method(source, target, method)
+        return _method(target, method)
     waiting: list[ast.AST] = list(target.body) if isinstance(target, ast.FunctionDef) else []
     while waiting:  # the nodes of its body, without those of functions inside it
         node = waiting.pop()
@@ -148,7 +148,7 @@ def _callable(source: "PythonFile", name: str) -> Definition:
     return target
 
 
-def _method(source: "PythonFile", owner: Definition, name: str) -> Definition:
+def _method(owner: Definition, name: str) -> Definition:
     """Return a method of a class; the class itself for a method that only its bases can have."""
     own = [function for function in owner.body if isinstance(function, ast.FunctionDef)]
     match = next((function for function in own if function.name == name), None)

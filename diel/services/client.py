@@ -55,7 +55,7 @@ class ServiceError(DielError):
         super().__init__(message)
 
 
-class ServiceClient:
+class ServiceClient(contextlib.AbstractContextManager["ServiceClient"]):
     """One service, as `context.service("serve")` gives it. Threads may share it."""
 
     def __init__(
@@ -111,9 +111,6 @@ class ServiceClient:
     def close(self) -> None:
         for replica in self._replicas:
             replica.close()
-
-    def __enter__(self) -> "ServiceClient":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -34,11 +34,8 @@ class Broker:
         self._tuples = Tuples(root / "space", self._answer, self.serve)
         self._unopened: list[PeerRequest] = []
         self.stopped = False
-        self._of_tuples = {
-            "space": self._tuples.enter,
-            "tuple": self._tuples.do,
-            "space_commit": self._tuples.commit,
-        }
+        self._space, self._tuple = self._tuples.enter, self._tuples.do
+        self._space_commit = self._tuples.commit
 
     def serve(self, request: PeerRequest) -> None:
         """Answer a request, now or later."""
@@ -58,8 +55,6 @@ class Broker:
         """Return the answer; None if it comes later, or was already sent."""
         if op not in FORMS:
             raise Refused(f"no request '{op}'; expected one of {', '.join(FORMS)}")
-        if op in self._of_tuples:
-            return self._of_tuples[op](request)
         serve: Callable[..., Header | None] = getattr(self, f"_{op}")
         if op == "open" or "channel" not in FORMS[op]:
             return serve(request)

@@ -51,17 +51,13 @@ class Producer:
         """Items of this member that earlier attempts put."""
         self._known = self._sent = self.count
         self._limit: int = answer["limit"]
-        self._next: int = answer["at"] if go_on else 0
-
-    @property
-    def next(self) -> int:
+        self.next: int = answer["at"] if go_on else 0
         """The number of the item that is put next."""
-        return self._next
 
     def resume(self) -> int:
         """Continue after the known items, for a module that continues from a checkpoint; return `count`."""
         with self._turn:
-            self._next = max(self._next, self.count)
+            self.next = max(self.next, self.count)
         return self.count
 
     def put(self, item: Any, timeout: float | None = None) -> None:
@@ -69,10 +65,10 @@ class Producer:
         TimeoutError after `timeout` seconds of that, and StreamError for what is no item, where the stream is
         closed or another attempt took over, and where no broker answers."""
         with self._turn:
-            if self._next < self.count:
-                self._next += 1
+            if self.next < self.count:
+                self.next += 1
                 return
-            if self._next >= self._limit or self._error or self._pending_bytes > AHEAD_BYTES or self._closed:
+            if self.next >= self._limit or self._error or self._pending_bytes > AHEAD_BYTES or self._closed:
                 self._wait_for_room(timeout)
             parts = encode(item)
             data = parts[0] if len(parts) == 1 else b""
@@ -81,7 +77,7 @@ class Producer:
             with self._lock:
                 self._pending.append(data)
                 self._pending_bytes += len(data)
-                self._next += 1
+                self.next += 1
                 wake = not self._due
                 self._due = True
             if wake:
@@ -101,9 +97,9 @@ class Producer:
     def _wait_for_room(self, timeout: float | None) -> None:
         give_up = None if timeout is None else time.monotonic() + timeout
         with self._changed:
-            while self._next >= self._limit or self._pending_bytes > AHEAD_BYTES:
+            while self.next >= self._limit or self._pending_bytes > AHEAD_BYTES:
                 self._refuse()
-                if self._next >= self._limit and not self._wanted:  # asked once all that was put is sent
+                if self.next >= self._limit and not self._wanted:  # asked once all that was put is sent
                     self._wanted, self._want_asked = True, False
                     self._wire.due(self._pump)
                 remaining = TURN if give_up is None else min(TURN, give_up - time.monotonic())
@@ -144,7 +140,7 @@ class Producer:
             self._due = bool(self._pending)
             if self._wanted and not self._want_asked and not self._pending:
                 self._want_asked = True
-                self._wire.ask({"op": "want", **self._who, "above": self._next}, b"", self._granted)
+                self._wire.ask({"op": "want", **self._who, "above": self.next}, b"", self._granted)
             return False
 
     def _send(self, now: float) -> None:
@@ -178,33 +174,30 @@ class Producer:
         """Wait until all that was put is on the disk. Raise TimeoutError and StreamError."""
         give_up = None if timeout is None else time.monotonic() + timeout
         with self._changed:
-            while self._known < max(self._next, self.count):
+            while self._known < max(self.next, self.count):
                 if self._error:
                     raise self._error
                 self._wire.check()
                 remaining = TURN if give_up is None else min(TURN, give_up - time.monotonic())
                 if remaining <= 0:
-                    missing = self._next - self._known
+                    missing = self.next - self._known
                     raise TimeoutError(
                         f"{self._who['channel']}: {counted(missing, 'item')} not yet out in {timeout:g} s"
                     )
                 self._changed.wait(remaining)
 
-    def close(self) -> None:
-        """Flush and leaves, having put everything: the others get this producer's share of the buffer."""
-        self._leave(failed=False)
-
     def give_up(self) -> None:
         """As `close`, before everything was put: the task fails, unless another process of it puts more."""
-        self._leave(failed=True)
+        self.close(failed=True)
 
-    def _leave(self, *, failed: bool) -> None:
+    def close(self, *, failed: bool = False) -> None:
+        """Flush and leaves, having put everything: the others get this producer's share of the buffer."""
         if self._closed:
             return
         try:
             self.flush()
             self._closed = True
-            self._wire.call({"op": "place", **self._who, "at": self._next})
+            self._wire.call({"op": "place", **self._who, "at": self.next})
             self._wire.call({"op": "part", **self._who, "failed": failed})
         finally:
             self._segments.close()
@@ -235,18 +228,14 @@ class Consumer:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._items: deque[bytes] = deque()
-        self._got: int = answer["at"]
-        self._asked_from = self._got
+        self.number: int = answer["at"]
+        """How many items this member got so far, those of earlier attempts that it got again counted once."""
+        self._asked_from = self.number
         self._asking: int | None = None
         self._share, self._used = 1, 0
         self._since = time.monotonic()
         self._ended = self._closed = False
         self._error: StreamError | None = None
-
-    @property
-    def number(self) -> int:
-        """How many items this member got so far, those of earlier attempts that it got again counted once."""
-        return self._got
 
     def get(self, timeout: float | None = None) -> Any:
         """Return the next item, once there. Raise TimeoutError after `timeout` seconds, StreamEnd where the
@@ -256,7 +245,7 @@ class Consumer:
             if not self._items:
                 self._wait(timeout)
             data = self._items.popleft()
-            self._got += 1
+            self.number += 1
             self._used += 1
             over = self._asking is not None or self._ended or self._closed or self._error
             if self._share > 1 and 2 * len(self._items) <= self._share and not over:
@@ -318,15 +307,13 @@ class Consumer:
 
     def __iter__(self) -> Iterator[Any]:
         """Yield all items to the end. Raise StreamBroken if it has none, and StreamError as `get` does."""
-        while True:
-            try:
+        with contextlib.suppress(StreamEnd):
+            while True:
                 yield self.get()
-            except StreamEnd:
-                return
 
     def commit(self) -> None:
         """Mark all items so far as done: a new attempt continues after them. Raise StreamError."""
-        self._wire.call({"op": "commit", **self._who, "at": self._got})
+        self._wire.call({"op": "commit", **self._who, "at": self.number})
 
     def close(self) -> None:
         """Leave; the next consumer of this attempt, or the group, gets what was fetched and not used."""
@@ -341,4 +328,4 @@ class Consumer:
             self._wire.call({"op": "forget", "of": asking})
             self._wire.drop(asking)
         with contextlib.suppress(StreamError):  # another attempt took over, and got it again
-            self._wire.call({"op": "seat", **self._who, "at": self._got})
+            self._wire.call({"op": "seat", **self._who, "at": self.number})

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -155,12 +156,8 @@ class Tuples:
         elif number < owner.base:
             raise Refused(f"operation {number} of {name} is committed")
         elif (found := self._next if what == "put" else self._find(key)) is None:
-            place = name, header["number"]
-            seekers = (
-                seeker
-                for seeker in self._seeking
-                if (seeker.header["owner"], seeker.header["number"]) != place
-            )
+            place = itemgetter("owner", "number")
+            seekers = (seeker for seeker in self._seeking if place(seeker.header) != place(header))
             self._seeking = [*seekers, request]
             return
         elif what == "read" and not header["keep"]:

@@ -6,11 +6,12 @@ import pickle
 import shutil
 import signal
 import socket
+import stat
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from diel.artifacts import Artifacts, FileChanged, Values
+from diel.artifacts import Artifacts, FileChanged, Outputs, Values
 from diel.attempt.block import limits_of, own_block, own_node, pin_gpus
 from diel.attempt.bundle import Bundle, BundleReport, Failure, Request, Work
 from diel.attempt.capture import Capture, read_tail
@@ -26,7 +27,7 @@ from diel.attempt.command import launch, made_files, made_values, run_command
 from diel.attempt.environment import surround
 from diel.attempt.function import EDITED, call, call_apart
 from diel.attempt.ipc import SPENT, is_cut
-from diel.attempt.reaper import OomKills, is_full, killer_of, message_of_mpiexec
+from diel.attempt.reaper import LEFT, OomKills, adopt, has_children, is_full, killer_of, message_of_mpiexec
 from diel.attempt.staging import Drain, disk_of, late_notes, open_drain, record_of, shard_environment, stage
 from diel.attempt.stream import held_to_streams, stream_environment
 from diel.attempt.surrogate import Consulted, ask
@@ -49,7 +50,6 @@ from diel.project.requests import ALL, fenced
 from diel.services.endpoint import notes_of, variables
 from diel.staging.disk import Brought, StagingError, release
 from diel.states import FailureClass
-from diel.worker.directory_pool import Spare
 
 if TYPE_CHECKING:
     from diel.journal import records
@@ -57,6 +57,9 @@ if TYPE_CHECKING:
 
 WITH_RANKS = {"SLURM_KILL_BAD_EXIT": "1"}
 """Options of launchers if the site gives no others: a rank that dies ends its task, as with mpiexec."""
+PARAMS, INPUTS = ".params.json", ".inputs.json"
+"""The files in which a command finds its inputs."""
+OWN = frozenset((PARAMS, INPUTS))
 LAST = 1.0
 """Seconds that a worker waits when it has no time left for its bundle: others may have."""
 
@@ -179,13 +182,6 @@ class Worker:
         tasks = [request.index for request in requests]
         return {"event": "release", "stage": work.stage, "bundle": self._number, "tasks": tasks}
 
-    def _give_back(self, work: Work, request: Request) -> "tuple[int, Record]":
-        """Hand back a task whose attempt another worker has taken: it needs a later number."""
-        record = self._release(work, [request])
-        record["taken"] = request.attempt
-        with self.dog.lock:
-            return self.segment.append(record), record
-
     def _run_attempt(self, work: Work, request: Request) -> "tuple[int, Record] | None":
         """Run an attempt and commits its result; None if its outputs are still to be copied."""
         now = time.time()
@@ -199,7 +195,10 @@ class Worker:
             self._make(attempt)
         except OSError as error:
             if isinstance(error, FileExistsError) and error.filename == task_dir:
-                return self._give_back(work, request)
+                record = self._release(work, [request])  # another worker has it: it needs a later number
+                record["taken"] = request.attempt
+                with self.dog.lock:
+                    return self.segment.append(record), record
             unmade = error
         # As text too: nothing in it needs an escape.
         begun = f'"index":{request.index},"attempt":{request.attempt},"time":{now},"bundle":{self._number}'
@@ -311,7 +310,7 @@ class Worker:
             os.mkdir(task_dir)
         os.chdir(task_dir)
 
-    def _execute_held(self, attempt: RunningAttempt) -> tuple[Values, Artifacts]:
+    def _execute_held(self, attempt: RunningAttempt) -> Outputs:
         """Execute an attempt whose files and streams stay whole. Raises Changed and Failure."""
         work, request = attempt.work, attempt.request
         answers = request.answers
@@ -333,7 +332,7 @@ class Worker:
             attempt.request = attempt.request._replace(key=key, parts=(attempt.request.parts[0], part))
         return results
 
-    def _execute(self, attempt: RunningAttempt) -> tuple[Values, Artifacts]:
+    def _execute(self, attempt: RunningAttempt) -> Outputs:
         work, request = attempt.work, attempt.request
         own, declared = self._surroundings.variables(attempt), request.env
         if request.streams is not None:
@@ -365,9 +364,7 @@ class Worker:
             return run_command(attempt, self._root, env, self.dog)
         return call_apart(attempt, self._surroundings.context(attempt), env, self.dog)
 
-    def _call(
-        self, attempt: RunningAttempt, own: Mapping[str, str], declared: Mapping[str, str]
-    ) -> tuple[Values, Artifacts]:
+    def _call(self, attempt: RunningAttempt, own: Mapping[str, str], declared: Mapping[str, str]) -> Outputs:
         """Call a function in this process."""
         assert attempt.work.module is not None
         self._variables.enter(own, declared)
@@ -445,6 +442,54 @@ class Worker:
         """Commit the failure of a Python function; this process ends right after."""
         if self._attempt is not None:
             self._fail(self._attempt, failure)
+
+
+class Spare:
+    """The directory of a task that wrote nothing, for the next one: a new one takes as long as `true`.
+
+    It is at most one, and kept while nobody can write there any more: a worker that adopts what tasks leave
+    has no child then.
+    """
+
+    def __init__(self) -> None:
+        self._kept: tuple[str, Sequence[str]] | None = None
+        self._adopts = adopt()
+        """Whether it adopted all that was left behind so far."""
+
+    def make(self, task_dir: str, work: Work, request: Request) -> None:
+        """Make a task's directory, or let it have the kept one. Raise OSError."""
+        if self._kept is None:
+            os.mkdir(task_dir)
+            return
+        (folder, names), self._kept = self._kept, None
+        os.rename(folder, task_dir)
+        for name in names:
+            if work.module is not None or not (request.params if name == PARAMS else request.inputs):
+                os.unlink(f"{task_dir}/{name}")  # nobody writes it over
+
+    def keep(self, work: Work, task_dir: str) -> None:
+        """Keep the directory of a task that succeeded, wrote nothing, and left no process."""
+        if not self._adopts or LEFT or (work.module is not None and has_children()):
+            return
+        try:
+            names = os.listdir(task_dir)
+            if all(name in OWN and _is_own(f"{task_dir}/{name}") for name in names):
+                self._kept = task_dir, names
+        except FileNotFoundError:  # a function may remove its own directory
+            return
+
+    def drop(self, work: Work) -> None:
+        """Remove the last one of a bundle, which a command's task keeps."""
+        spare, self._kept = self._kept, None
+        if spare is not None and work.module is not None:
+            with suppress(OSError):
+                os.rmdir(spare[0])
+
+
+def _is_own(path: str) -> bool:
+    """Return whether a file can be overwritten: it has no other hard link."""
+    status = os.lstat(path)
+    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and bool(status.st_mode & stat.S_IWUSR)
 
 
 def _threads() -> Set[threading.Thread]:

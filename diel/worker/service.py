@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from diel.artifacts import Artifacts, Values
+from diel.artifacts import Outputs
 from diel.attempt.addresses import interfaces
 from diel.attempt.bundle import Failure
 from diel.attempt.command import find_program, meaning, start, write_inputs
@@ -181,7 +181,7 @@ class Keeper:
         self._token = read_token(paths)
         self._env = {**env, "DIEL_SERVICE_TOKEN": self._token, "DIEL_SERVICE_HOST": self._host}
 
-    def keep(self) -> tuple[Values, Artifacts]:
+    def keep(self) -> Outputs:
         """Keep it up until it is not wanted: then it has succeeded. Raises Failure that says why not."""
         try:
             words = self._prepare()

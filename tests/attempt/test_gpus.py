@@ -159,7 +159,7 @@ def test_a_driver_that_goes_leaves_nothing_behind(clock: list[float], trouble: t
 
 def test_an_attempts_record_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
     nvml = Nvml([Device([Process(os.getpid(), 3 * MIB)], 100)])
-    monkeypatch.setattr(gpus, "library", lambda: nvml)
+    monkeypatch.setattr("diel.attempt.usage.library", lambda: nvml)
     usage = Usage()
     usage.begin(Path(__file__))
     usage.look(os.getpid())

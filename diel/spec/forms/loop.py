@@ -1,6 +1,5 @@
 """A loop, and its common part with a search: points that come during the run and are judged."""
 
-from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -37,9 +36,10 @@ class Judged(Axis):
         return self.until
 
     @property
-    @abstractmethod
     def most(self) -> int | None:
         """The most points, if the file says."""
+        most: int | None = getattr(self, self.bound)
+        return most
 
     def size(self, registry: Known) -> int | None:
         return self.most
@@ -90,10 +90,6 @@ class Loop(SpecModel, Judged):
     @property
     def may_end_early(self) -> bool:
         return self.until is not None
-
-    @property
-    def most(self) -> int:
-        return self.max
 
     def describe(self, most: int | None) -> str:
         return f"{'up to ' if self.may_end_early else ''}{counted(self.max, 'round')}"

@@ -302,10 +302,6 @@ class Search(SpecModel, Judged):
         own = self.sampler.name not in SAMPLERS or self.sampler.name == "pbt"
         return () if own else ("optuna", *_NEEDS.get(self.sampler.name, ()))
 
-    @property
-    def most(self) -> int | None:
-        return self.trials
-
     def size(self, registry: Known) -> int | None:
         """Return the most trials; for a grid, the size of its list, or None if it cannot be listed."""
         if self.sampler.name != "grid":
