@@ -86,7 +86,7 @@ def test_resume_makes_again_what_a_reader_spoiled(tmp_path: Path) -> None:
     (tmp_path / "runs/spoil").touch()
     made.run(code=1)
     (tmp_path / "runs/spoil").unlink()
-    assert "files of make/0" in made.diel("resume")
+    assert "out.txt of make/0" in made.diel("resume")
     run = made.newest()
     assert run.attempts("make") == [1, 2]
     assert run.attempts("first") == [1]
