@@ -33,11 +33,11 @@ class RunView:
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
 
-    async def until(self, *words: str, seconds: float = 30) -> None:
-        """Waits until all these words stand on the screen."""
+    async def until(self, *words: str, cut: str = "\0", seconds: float = 30) -> None:
+        """Waits until all these words stand on the screen, and none that a column `cut` before it was widened."""
         end = time.monotonic() + seconds
-        while lacking := [word for word in words if word not in self.text]:
-            assert time.monotonic() < end, f"{lacking} did not come:\n{self.text}"
+        while (lacking := [word for word in words if word not in self.text]) or cut in self.text:
+            assert time.monotonic() < end, f"{lacking or cut} did not come or go:\n{self.text}"
             await self.pilot.pause(0.05)
 
 

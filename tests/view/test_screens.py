@@ -72,7 +72,7 @@ def looked_at(run: Handmade, look: object, **more: object) -> None:
 def test_stages_and_states_stand_on_80_columns_with_marks(run: Handmade) -> None:
     async def look(seen: RunView) -> None:
         await seen.until("w-1 ▶ running · 1 of 4 tasks · ▶ 1 running · ✗ 1 failed", "controller: process")
-        await seen.until(" stage ", " simulate ", "2.0s")
+        await seen.until(" stage ", " simulate ", "2.0s", cut=" 2.0 ")
         row = next(line for line in seen.lines if line.startswith(" simulate"))
         cells = [cell for cell in row.split("  ") if cell]
         shown = [cell.strip() for cell in cells]
