@@ -8,40 +8,48 @@ learn from columns of numbers.
 
 from typing import TYPE_CHECKING, Any
 
-from diel.version import __version__
+from diel.base.version import __version__
 
 if TYPE_CHECKING:
     from diel.api import Run as Run
     from diel.api import open_run as open_run
     from diel.api import run as run
     from diel.api import submit as submit
-    from diel.context import Context as Context
-    from diel.errors import Interrupted as Interrupted
-    from diel.errors import Pruned as Pruned
-    from diel.modules.decorator import module as module
+    from diel.base.errors import Interrupted as Interrupted
+    from diel.base.errors import Pruned as Pruned
+    from diel.ml import pytorch as pytorch
+    from diel.ml import tabular as tabular
+    from diel.worker.context import Context as Context
+    from diel.workflow.modules.decorator import module as module
 
 _PUBLIC = {
-    "Context": "diel.context",
-    "Interrupted": "diel.errors",
-    "Pruned": "diel.errors",
+    "Context": "diel.worker.context",
+    "Interrupted": "diel.base.errors",
+    "Pruned": "diel.base.errors",
     "Run": "diel.api",
-    "module": "diel.modules.decorator",
+    "module": "diel.workflow.modules.decorator",
     "open_run": "diel.api",
     "run": "diel.api",
     "submit": "diel.api",
 }
 
+_FOR_TRAINING = ("pytorch", "tabular")
+
 __all__ = ["Context", "Interrupted", "Pruned", "Run", "__version__", "module", "open_run", "run", "submit"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
+    if name not in _PUBLIC and name not in _FOR_TRAINING:
         raise AttributeError(f"module 'diel' has no attribute {name!r}")
     from importlib import import_module  # here so that `import diel` stays free
 
-    return getattr(import_module(_PUBLIC[name]), name)
+    return (
+        import_module(f"diel.ml.{name}")
+        if name in _FOR_TRAINING
+        else getattr(import_module(_PUBLIC[name]), name)
+    )
 
 
 def __dir__() -> list[str]:
     """List the public names, with those that are not loaded yet."""
-    return sorted({*__all__, "pytorch", "tabular"})
+    return sorted({*__all__, *_FOR_TRAINING})

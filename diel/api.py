@@ -18,27 +18,35 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from diel.artifacts import Artifact
-from diel.blocks.script import NeverRuns
+from diel.backends.blocks.script import NeverRuns
+from diel.base.errors import UsageError, counted, did_you_mean
+from diel.base.formats.objects import make_frame
+from diel.base.paths import RunPaths, runs_dir
+from diel.base.states import TaskState
 from diel.controller.home import submit_new
 from diel.controller.start import discard, drive_on, start
-from diel.errors import UsageError, counted, did_you_mean
-from diel.formats.objects import make_frame
-from diel.journal.records import Made
-from diel.journal.snapshot import look_at
-from diel.network import draw_run, stage_facts, stage_network, task_network
-from diel.notebook import shown, watcher
-from diel.paths import RunPaths, runs_dir
-from diel.plan import prepare
-from diel.project.runs import find_run
-from diel.project.submission import Home
-from diel.results import RunReader, list_metrics, list_trials, list_usage, make_table, picked_tasks, read
+from diel.export.network import draw_run, stage_facts, stage_network, task_network
+from diel.observe.results import (
+    RunReader,
+    list_metrics,
+    list_trials,
+    list_usage,
+    make_table,
+    picked_tasks,
+    read,
+)
+from diel.observe.status.run import read_status
+from diel.planning.plan import prepare
 from diel.site.find import detect
-from diel.states import TaskState
-from diel.status.run import read_status
-from diel.table import Listing
+from diel.store.artifacts import Artifact
+from diel.store.journal.records import Made
+from diel.store.journal.snapshot import look_at
+from diel.store.project.runs import find_run
+from diel.store.project.submission import Home
+from diel.store.table import Listing
+from diel.store.timeline import ROW, Timeline
 from diel.tasks.results import output_of, outputs_of
-from diel.timeline import ROW, Timeline
+from diel.ui.notebook import shown, watcher
 
 if TYPE_CHECKING:
     from networkx import DiGraph

@@ -25,8 +25,8 @@ from shutil import which
 from types import TracebackType
 from typing import Any
 
-from diel.project.runs import find_run
-from diel.view.app import ViewApp
+from diel.store.project.runs import find_run
+from diel.ui.view.app import ViewApp
 
 PICTURES = Path(__file__).parent / "pictures"
 EDGE = 8

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from diel.journal.segment import SegmentWriter
-from diel.paths import RunPaths
-from diel.site import Shape
+from diel.base.paths import RunPaths
+from diel.site.shape import Shape
+from diel.store.journal.segment import SegmentWriter
 from tests.handmade import Handmade
 from tests.record import as_record
 from tests.written import Written

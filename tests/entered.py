@@ -19,7 +19,7 @@ _OPTIMIZED = 0x1
 def entered(call: Callable[[], Any]) -> set[str]:
     """The files below `diel/` of which `call` runs a function, in this thread or one that it starts.
 
-    They are named as in `check/names.py`. Where a function runs because a file is imported, it does not count.
+    They are named as in `planning/check/names.py`. Where a function runs because a file is imported, it does not count.
     """
     found: set[str] = set()
     importing = threading.local()

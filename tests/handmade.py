@@ -12,11 +12,11 @@ from typing import Any, Self
 
 import psutil
 
-from diel.artifacts.artifact import file_content
-from diel.journal.segment import SegmentWriter
-from diel.journal.stage_history import ranges
-from diel.paths import RunPaths
-from diel.project.run_file import RunFile
+from diel.base.paths import RunPaths
+from diel.store.artifacts.artifact import file_content
+from diel.store.journal.segment import SegmentWriter
+from diel.store.journal.stage_history import ranges
+from diel.store.project.run_file import RunFile
 from tests.record import as_record
 
 HOST = socket.gethostname()

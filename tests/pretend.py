@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from diel.scheduler import Job, JobState, JobStatus, Scheduler, SchedulerBusy, SchedulerRefused
+from diel.site.scheduler import Job, JobState, JobStatus, Scheduler, SchedulerBusy, SchedulerRefused
 
 
 class Pretend(Scheduler):

@@ -6,10 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from diel.axes.adaptive import adaptive_axes
-from diel.journal.history import History
-from diel.load import load_text
-from diel.spec import Workflow
+from diel.store.journal.history import History
+from diel.tasks.points.adaptive import adaptive_axes
+from diel.workflow.load import load_text
+from diel.workflow.models import Workflow
 from tests.handmade import Handmade
 
 SEARCH = """

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.environments.kept import find_tool
+from diel.worker.environments.kept import find_tool
 
 LMOD = Path("/usr/share/lmod/lmod/init/bash")
 needs_uv = pytest.mark.skipif(find_tool("uv") is None, reason="uv is not here: pip install 'diel[uv]'")

@@ -12,7 +12,7 @@ import pandas
 import pytest
 
 import diel
-from diel.errors import SpecError, UsageError
+from diel.base.errors import SpecError, UsageError
 from tests.searched import search
 from tests.throwaway import Project
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from diel.carried import FIXED, dropping_lines, is_place, kept_variables
+from diel.base.carried import FIXED, dropping_lines, is_place, kept_variables
 
 MODULE = "BASH_FUNC_module%%"
 SHELL = {

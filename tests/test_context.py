@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import diel
-from diel.context import Context
-from diel.errors import ModuleError
+from diel.base.errors import ModuleError
+from diel.worker.context import Context
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import diel
-from diel.journal.snapshot import read_run
-from diel.page.outcome.result import parts
-from diel.page.panel import RunView, Text
+from diel.store.journal.snapshot import read_run
+from diel.ui.page.outcome.result import parts
+from diel.ui.page.panel import RunView, Text
 from tests.cli.call import call
 from tests.handmade import WORKER, Handmade
 

@@ -133,7 +133,9 @@ def test_a_contract_without_its_library_is_told_before_anything_runs(
 ) -> None:
     from diel.cli import main
 
-    monkeypatch.setattr("diel.check.contracts.lacking", lambda path: "h5py: pip install 'diel[data]'")
+    monkeypatch.setattr(
+        "diel.planning.check.contracts.lacking", lambda path: "h5py: pip install 'diel[data]'"
+    )
     with pytest.raises(SystemExit) as ended:
         raise SystemExit(main(["validate", str(project.folder / "flow.yaml")]))
     said = capsys.readouterr().err

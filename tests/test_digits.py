@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from diel.values import column_digits, digits_apart, grouped_text, number_text, texts_apart
+from diel.base.values import column_digits, digits_apart, grouped_text, number_text, texts_apart
 
 
 class TestApart:

@@ -30,12 +30,12 @@ import click
 import pytest
 import yaml
 
+from diel.base.states import EXIT_CODES
 from diel.cli.commands.setup import entries
 from diel.cli.main import COMMANDS, cli
-from diel.expressions import FUNCTIONS
-from diel.load import examine
-from diel.schema import schema
-from diel.states import EXIT_CODES
+from diel.workflow.expressions import FUNCTIONS
+from diel.workflow.load import examine
+from diel.workflow.schema import schema
 
 RUN_PAGES = (
     "README.md",

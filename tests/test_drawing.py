@@ -9,7 +9,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from diel.drawing import (
+from diel.base.errors import DielError
+from diel.workflow.drawing import (
     Arrow,
     Drawing,
     Node,
@@ -20,9 +21,8 @@ from diel.drawing import (
     draw_text,
     make_drawing,
 )
-from diel.errors import DielError
-from diel.graph import build
-from diel.load import load_text
+from diel.workflow.graph import build
+from diel.workflow.load import load_text
 
 FLOW = """\
 diel: 1

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-import diel.blocks.local
-from diel import energy
-from diel.attempt import gpus
-from diel.energy import meter_for
+import diel.backends.blocks.local
+from diel.worker import energy
+from diel.worker.attempt import gpus
+from diel.worker.energy import meter_for
 from tests.cli.call import call
 
 STUB = """
@@ -35,7 +35,7 @@ def powercap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The counters of a machine with two processors, and the memory of the first."""
     monkeypatch.setattr(energy, "library", lambda: None)
     monkeypatch.setattr(energy, "POWERCAP", str(tmp_path / "powercap"))
-    monkeypatch.setattr(diel.blocks.local, "MEASURED_BY", (str(tmp_path / "powercap"),))
+    monkeypatch.setattr(diel.backends.blocks.local, "MEASURED_BY", (str(tmp_path / "powercap"),))
     names = {"0": "package-0", "0:0": "core", "0:1": "dram", "1": "package-1"}
     for number, name in names.items():
         zone = tmp_path / "powercap" / f"intel-rapl:{number}"

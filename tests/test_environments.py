@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import diel
-from diel.attempt.environment import borrowed
+from diel.worker.attempt.environment import borrowed
 from tests.surrounded import image, needs_box, needs_lmod, needs_uv, requirements, stand_in
 from tests.throwaway import Project, wait_for
 

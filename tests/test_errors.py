@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import diel
-from diel.errors import (
+from diel.base.errors import (
     MAX_PROBLEMS,
     DielError,
     ModuleError,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from diel.artifacts import digest_of
 from diel.controller.export import THREADS
+from diel.store.artifacts import digest_of
 from tests.throwaway import Project, wait_for
 
 FLOW = """

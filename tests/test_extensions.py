@@ -21,7 +21,7 @@ from pathlib import Path
 
 import psutil
 
-from diel.scheduler import JobState, JobStatus, Scheduler, SchedulerBusy, SchedulerRefused
+from diel.site.scheduler import JobState, JobStatus, Scheduler, SchedulerBusy, SchedulerRefused
 
 
 class Tiny(Scheduler):
@@ -179,7 +179,7 @@ def test_an_unknown_scheduler_is_told_with_those_that_are_installed(outside: Out
         ("import nothing_of_that_name", "tinysched:Tiny", "No module named 'nothing_of_that_name'"),
         ("raise RuntimeError('odd')", "tinysched:Tiny", "RuntimeError: odd"),
         ("x = 1", "tinysched:Tiny", "has no attribute 'Tiny'"),
-        ("x = 1", "tinysched:x", "is not a class derived from diel.scheduler.Scheduler"),
+        ("x = 1", "tinysched:x", "is not a class derived from diel.site.scheduler.Scheduler"),
         (
             TINY.replace("def query", "def ask_for").replace("def find", "def seek"),
             "tinysched:Tiny",
@@ -214,7 +214,7 @@ def test_two_packages_with_one_name_are_told(outside: Outside) -> None:
 HALVING = '''
 """Halves the interval around the best value so far."""
 
-from diel.search import Searcher, TrialState
+from diel.controller.search import Searcher, TrialState
 
 
 class Halving(Searcher):

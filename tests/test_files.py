@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.files import put, replacing
+from diel.base.files import put, replacing
 
 
 def test_a_reader_never_sees_half_a_file_also_with_many_writers(tmp_path: Path) -> None:

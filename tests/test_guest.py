@@ -33,8 +33,8 @@ def state():
     }}
 
 def blocks():  # what a run in blocks does besides
-    from diel.executors.parsl import BlockEngine
-    from diel.paths import RunPaths
+    from diel.backends.executors.parsl import BlockEngine
+    from diel.base.paths import RunPaths
     BlockEngine(RunPaths(run.dir), ["127.0.0.1"], None).stop()
 
 import diel

@@ -216,12 +216,12 @@ def test_one_file_imports_parsl(root: Path) -> None:
         for path in python_files(root, "diel", "modules")
         if any(name.split(".")[0] == "parsl" for name in imports_of(ast.parse(path.read_bytes())))
     }
-    assert importers == {"diel/executors/parsl.py"}
+    assert importers == {"diel/backends/executors/parsl.py"}
 
 
 def test_modules_import_only_the_public_names_of_diel(root: Path) -> None:
     # `from diel import pytorch` and `tabular` stand alone: `from diel import *` must need neither PyTorch nor numpy
-    public = {"diel", "diel.pytorch", "diel.pytorch.parallel", "diel.tabular"} | {
+    public = {"diel", "diel.pytorch", "diel.ml.pytorch.parallel", "diel.tabular"} | {
         f"diel.{name}" for name in diel.__all__
     }
     offences = {
@@ -299,7 +299,11 @@ def test_commands_of_every_day_do_without_networkx(root: Path, workspace: Path) 
 
 
 def test_no_command_writes_a_journal(root: Path) -> None:
-    writers = {"diel.journal.segment.SegmentWriter", "diel.tasks.ledger.Ledger", "diel.project.lease.take"}
+    writers = {
+        "diel.store.journal.segment.SegmentWriter",
+        "diel.tasks.ledger.Ledger",
+        "diel.store.project.lease.take",
+    }
     found = [
         path.relative_to(root).as_posix()
         for path in python_files(root, "diel/cli")
@@ -310,7 +314,7 @@ def test_no_command_writes_a_journal(root: Path) -> None:
 
 def test_one_file_puts_files_in_place(root: Path) -> None:
     """The probe runs on nodes without diel, and the doctor tries what file systems can do."""
-    apart = {"diel/files.py", "diel/doctor/probe.py", "diel/doctor/machine.py"}
+    apart = {"diel/base/files.py", "diel/doctor/probe.py", "diel/doctor/machine.py"}
     found = {
         path.relative_to(root).as_posix()
         for path in python_files(root, "diel")

@@ -15,10 +15,10 @@ from typing import Any
 import numpy
 import pytest
 
-import diel.spec
-from diel.attempt.bundle import Question
-from diel.spec.forms.search import Pruner, Sampler
-from diel.spec.model import SpecModel
+import diel.workflow.models
+from diel.worker.attempt.bundle import Question
+from diel.workflow.models.forms.search import Pruner, Sampler
+from diel.workflow.models.model import SpecModel
 from tests.controller.bench import Bench
 
 SECTIONS: dict[str, tuple[str, ...]] = {
@@ -55,13 +55,13 @@ def table() -> dict[str, dict[str, str]]:
 
 
 def models() -> Iterator[type[SpecModel]]:
-    for one in pkgutil.walk_packages(diel.spec.__path__, "diel.spec."):
+    for one in pkgutil.walk_packages(diel.workflow.models.__path__, "diel.workflow.models."):
         importlib.import_module(one.name)
     todo: list[type[SpecModel]] = [*SpecModel.__subclasses__()]
     while todo:
         model = todo.pop()
         todo += model.__subclasses__()
-        if model.__module__.startswith("diel.spec"):
+        if model.__module__.startswith("diel.workflow.models"):
             yield model
 
 

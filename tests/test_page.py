@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from diel.page import document
-from diel.page.panel import RunView
+from diel.ui.page import document
+from diel.ui.page.panel import RunView
 from tests import browser
 from tests.cli.call import Called, call
 from tests.handmade import Handmade

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from diel.paths import RunPaths, epoch_of, here, registry_dir, runs_dir, shipped, site_folders
-from diel.site import find_site
+from diel.base.paths import RunPaths, epoch_of, here, registry_dir, runs_dir, shipped, site_folders
+from diel.site.find import find_site
 
 
 def test_runs_are_as_given_or_as_the_environment_says_or_here(monkeypatch: pytest.MonkeyPatch) -> None:

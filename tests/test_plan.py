@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diel.check import check
-from diel.errors import SpecError
-from diel.plan import Plan, make_plan
-from diel.site import Site
+from diel.base.errors import SpecError
+from diel.planning.check import check
+from diel.planning.plan import Plan, make_plan
+from diel.site.site import Site
 
 POOLS: dict[str, Any] = {
     "small": {"cores": 2, "memory": "4GiB"},

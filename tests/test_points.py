@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from diel.results import RunReader, picked_tasks
-from diel.results.rows import Typed
+from diel.observe.results import RunReader, picked_tasks
+from diel.observe.results.rows import Typed
 from tests.cli.call import call
 from tests.handmade import Handmade
 from tests.searched import loop, search

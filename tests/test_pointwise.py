@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from diel.expressions import ExpressionError, parse, parse_expression
-from diel.expressions.expression import PLACES
-from diel.expressions.gathered import Gathered
+from diel.workflow.expressions import ExpressionError, parse, parse_expression
+from diel.workflow.expressions.expression import PLACES
+from diel.workflow.expressions.gathered import Gathered
 from tests.expressions.evaluating import value
 from tests.throwaway import Project
 

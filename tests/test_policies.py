@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from diel.blocks.dispatcher import InFlight
+from diel.backends.blocks.dispatcher import InFlight
+from diel.base.states import FailureClass
 from diel.controller.intake import Intake
-from diel.spec import Resources
-from diel.states import FailureClass
+from diel.workflow.models import Resources
 from tests.controller.bench import Bench
 from tests.throwaway import Project, Record, Run
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import diel
-from diel.registry import Change, append_change, read_changes
+from diel.store.registry import Change, append_change, read_changes
 from tests.throwaway import Project, Run
 
 TUNED = """

@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 
-from diel import registry
-from diel.errors import SpecError, UsageError
-from diel.load import Document, load_text
-from diel.paths import registry_dir
-from diel.registry import (
+from diel.base.errors import SpecError, UsageError
+from diel.base.paths import registry_dir
+from diel.store import registry
+from diel.store.registry import (
     Change,
     append_change,
     current,
@@ -27,7 +26,8 @@ from diel.registry import (
     resolve,
     typed,
 )
-from diel.spec import Hyperparameter, Violations
+from diel.workflow.load import Document, load_text
+from diel.workflow.models import Hyperparameter, Violations
 from tests.throwaway import wait_for
 
 
@@ -125,7 +125,7 @@ def test_a_registry_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from diel.registry import Change, append_change
+from diel.store.registry import Change, append_change
 runs, mark, count = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 print("ready", flush=True)
 sys.stdin.readline()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from diel.page.document import report as written
-from diel.page.panel import RunView
+from diel.ui.page.document import report as written
+from diel.ui.page.panel import RunView
 from tests.handmade import Handmade
 from tests.searched import MATERIALS, Searched, loop, search
 

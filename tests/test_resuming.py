@@ -284,7 +284,7 @@ def test_an_interrupted_run_leaves_nothing_behind_and_goes_on(slow: Project, num
 STUCK = """
 import time
 from diel.cli import main
-from diel.blocks.local import Pipes
+from diel.backends.blocks.local import Pipes
 
 def stop(self):
     while True:

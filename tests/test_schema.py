@@ -9,8 +9,8 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from diel.load import examine, parse
-from diel.schema import schema
+from diel.workflow.load import examine, parse
+from diel.workflow.schema import schema
 
 VALIDATOR = Draft202012Validator(schema())
 HEAD: dict[str, Any] = {"diel": 1, "name": "x", "stages": {"a": {"command": ["echo"]}}}

@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from diel.journal.axis_history import Course, Trial
+from diel.store.journal.axis_history import Course, Trial
 from tests.cli.call import call
 from tests.throwaway import Project, Record, Run, wait_for
 

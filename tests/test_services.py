@@ -96,7 +96,7 @@ MODULES = (
         client.patience = client.timeout = 0.05
         try:
             client.get(path)
-        except diel.errors.DielError:
+        except diel.base.errors.DielError:
             pass
         client.patience = client.timeout = 30.0
         end = time.time() + 30
@@ -115,7 +115,7 @@ MODULES = (
         client.patience = 0.0
         try:
             return {"said": str(client.get("/"))}
-        except diel.errors.DielError as error:
+        except diel.base.errors.DielError as error:
             return {"said": str(error)}
 
     def left():

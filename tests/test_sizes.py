@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from diel.check import check
-from diel.errors import Problem, SpecError
-from diel.spec import Axis
+from diel.base.errors import Problem, SpecError
+from diel.planning.check import check
+from diel.workflow.models import Axis
 from tests.throwaway import Project
 
 HEAD = """diel: 1

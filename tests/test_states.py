@@ -7,16 +7,16 @@ from typing import get_args
 
 import pytest
 
+from diel.base.states import EXIT_CODES, FailureClass, RunState, TaskState, TrialState
 from diel.cli.commands import modules, plan
 from diel.controller import stages
-from diel.explain.attempts import ENDS
-from diel.modules.catalogue import Origin
-from diel.project.submission import Home
-from diel.scheduler import JobState
-from diel.search import optuna
-from diel.spec import Loop, Search
-from diel.spec.policy import Policies
-from diel.states import EXIT_CODES, FailureClass, RunState, TaskState, TrialState
+from diel.controller.search import optuna
+from diel.observe.explain.attempts import ENDS
+from diel.site.scheduler import JobState
+from diel.store.project.submission import Home
+from diel.workflow.models import Loop, Search
+from diel.workflow.models.policy import Policies
+from diel.workflow.modules.catalogue import Origin
 
 
 def test_a_task_that_has_ended_is_good_only_with_a_result() -> None:

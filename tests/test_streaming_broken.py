@@ -13,7 +13,7 @@ from tests.throwaway import Project, Run, wait_for
 MODULES = """
     import os
     from pathlib import Path
-    from diel.errors import StreamBroken
+    from diel.base.errors import StreamBroken
 
     @diel.module(kind="simulation")
     def make(context: diel.Context, ok: str, seed: int = 0, count: int = 6) -> dict:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from diel.journal.stage_history import spread
-from diel.paths import shipped
+from diel.base.paths import shipped
+from diel.store.journal.stage_history import spread
 from modules.analysis.kolafa_nezbeda import factor
 from tests.serving import HANDLER
 from tests.throwaway import Project, Record, Run

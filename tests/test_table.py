@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
-from diel.artifacts import Artifact
-from diel.errors import DielError
-from diel.table import Listing, csv_text, render, short_path, shown, write_parquet
+from diel.base.errors import DielError
+from diel.store.artifacts import Artifact
+from diel.store.table import Listing, csv_text, render, short_path, shown, write_parquet
 
 
 def table(columns: str, *rows: tuple[object, ...]) -> Listing:

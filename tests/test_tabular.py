@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from diel import tabular
-from diel.tabular import ACTIVATIONS, Ensemble, Layers, Lstm, Model, Pairs, Scale, Table, mean_and_spread
+from diel.ml.tabular import ACTIVATIONS, Ensemble, Layers, Lstm, Model, Pairs, Scale, Table, mean_and_spread
 
 RNG = np.random.default_rng(1)
 LAYERS: Layers = tuple(

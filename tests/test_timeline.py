@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from diel.paths import RunPaths
-from diel.timeline import Span, Timeline, read_timeline
+from diel.base.paths import RunPaths
+from diel.store.timeline import Span, Timeline, read_timeline
 
 CONTROLLER = {"event": "controller", "epoch": 1, "host": "h", "pid": 1, "started": 0.0, "time": 100.0}
 WORKER = {"event": "worker", "host": "h", "pid": 2, "time": 100.5}
@@ -127,7 +127,7 @@ def shortcut_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunPaths:
     write(found, "controller-0001.jsonl", CONTROLLER)
     records = [done(n, 101.0 + n, 0.9) for n in range(40)]
     write(found, WORD, WORKER, *records, fail(50, 150.0, 2.0), start(51, 151.0))
-    monkeypatch.setattr("diel.timeline.SAVED", 10)
+    monkeypatch.setattr("diel.store.timeline.SAVED", 10)
     return found
 
 

@@ -11,8 +11,17 @@ from pathlib import Path
 import numpy
 import pytest
 
-import diel.units
-from diel.units import Columns, Conversion, UnitsError, contradict, conversion, conversions, differ, product
+import diel.base.units
+from diel.base.units import (
+    Columns,
+    Conversion,
+    UnitsError,
+    contradict,
+    conversion,
+    conversions,
+    differ,
+    product,
+)
 from tests.throwaway import Project
 
 pytest.importorskip("pint", reason="units that differ are compared by diel[units]")
@@ -182,10 +191,10 @@ def test_what_the_run_shows_is_converted_or_its_task_fails_alone(tmp_path: Path)
 
 
 def test_equal_units_load_no_library_and_others_say_which(monkeypatch: pytest.MonkeyPatch) -> None:
-    code = "import sys; from diel.units import conversions; conversions('fooo', 'fooo'); print('pint' in sys.modules)"
+    code = "import sys; from diel.base.units import conversions; conversions('fooo', 'fooo'); print('pint' in sys.modules)"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert told == "False\n"
-    monkeypatch.setattr(diel.units, "find_spec", lambda name: None)
+    monkeypatch.setattr(diel.base.units, "find_spec", lambda name: None)
     with pytest.raises(UnitsError, match=r"takes pint; pip install 'diel\[units\]'"):
         conversion("eV", "meV ")
 
@@ -384,7 +393,7 @@ def test_units_of_products_are_compared_only_where_pint_is(monkeypatch: pytest.M
     assert not differ("eV", "K", or_apart=False)
     assert not differ(str(product("", "fs", "/")), "1/fs")
     assert not differ(str(product("angstrom", "2", "**")), "angstrom**2")
-    monkeypatch.setattr(diel.units, "find_spec", lambda name: None)
+    monkeypatch.setattr(diel.base.units, "find_spec", lambda name: None)
     assert product("eV", "K") is None
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diel.values import (
+from diel.base.values import (
     encoder,
     format_duration,
     format_size,

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
+from diel.base.paths import shipped
 from diel.cli import main
-from diel.paths import shipped
 from tests.cli.call import call
 from tests.throwaway import Run
 

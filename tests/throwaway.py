@@ -15,9 +15,9 @@ from typing import Any, Self
 
 import psutil
 
-from diel.journal.history import History
-from diel.journal.snapshot import read_run
-from diel.paths import RunPaths
+from diel.base.paths import RunPaths
+from diel.store.journal.history import History
+from diel.store.journal.snapshot import read_run
 
 Record = dict[str, Any]
 

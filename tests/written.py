@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
-from diel.journal.history import History
-from diel.journal.segment import Reader
+from diel.store.journal.history import History
+from diel.store.journal.segment import Reader
 from tests.handmade import Laid
 from tests.record import as_record
 

@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 import click
 
 from diel import __version__
-from diel.carried import leave_here
-from diel.errors import MISTAKE, DielError, UsageError
+from diel.base.carried import leave_here
+from diel.base.errors import MISTAKE, DielError, UsageError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 _NAMES = (errno.ENAMETOOLONG, errno.ELOOP)
@@ -124,7 +124,7 @@ class Commands(click.Group):
         if args[0] in _ALIASES:
             args = [_ALIASES[args[0]], *args[1:]]
         if args[0] not in COMMANDS and not args[0].startswith("-"):
-            from diel.errors import did_you_mean  # only if a word is wrong
+            from diel.base.errors import did_you_mean  # only if a word is wrong
 
             near = _MEANT.get(args[0]) or did_you_mean(args[0], COMMANDS)
             raise click.UsageError(f"no command '{args[0]}'; {near or '`diel --help` lists the commands'}")

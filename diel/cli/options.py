@@ -8,10 +8,10 @@ from typing import Any, TypedDict
 
 import click
 
-from diel import files
-from diel.errors import DielError, UsageError
-from diel.paths import runs_dir
-from diel.values import json_value, parse_duration
+from diel.base import files
+from diel.base.errors import DielError, UsageError
+from diel.base.paths import runs_dir
+from diel.base.values import json_value, parse_duration
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 PATH = click.Path(path_type=Path)

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from diel.base.errors import DielError, UsageError, did_you_mean
+from diel.base.paths import RunPaths, runs_dir
+from diel.base.values import value_text
 from diel.cli.options import Decorator
-from diel.errors import DielError, UsageError, did_you_mean
-from diel.journal.segment import Reader
-from diel.journal.snapshot import read_run
-from diel.journal.stage_history import StageHistory
-from diel.paths import RunPaths, runs_dir
-from diel.project.runs import all_runs, find_run
-from diel.status.stage import find_task, index_of, stage_names
-from diel.values import value_text
+from diel.observe.status.stage import find_task, index_of, stage_names
+from diel.store.journal.segment import Reader
+from diel.store.journal.snapshot import read_run
+from diel.store.journal.stage_history import StageHistory
+from diel.store.project.runs import all_runs, find_run
 
 if TYPE_CHECKING:
-    from diel.results import RunReader
+    from diel.observe.results import RunReader
 
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 FIRST = 20
@@ -159,14 +159,14 @@ def one_task(reader: Reader, words: Sequence[str], usage: str) -> tuple[str, int
         raise UsageError(f"expected one task, found {several}: {usage}")
     if not groups[0].at:
         return find_task(reader, groups[0].word)
-    from diel.results import RunReader  # reads the workflow: only where points choose
+    from diel.observe.results import RunReader  # reads the workflow: only where points choose
 
     return the_task(RunReader(reader.paths), groups[0])
 
 
 def named_tasks(paths: RunPaths, stage: str, indices: Iterable[int]) -> list[str]:
     """Tasks by their points too, if the run's workflow can be read."""
-    from diel.results import RunReader  # reads the workflow
+    from diel.observe.results import RunReader  # reads the workflow
 
     tasks = [f"{stage}/{index}" for index in indices]
     try:
@@ -188,14 +188,14 @@ def tasks_of(run: "RunReader", target: Target) -> tuple[str, Sequence[int]]:
         tasks = (index_of(run.paths.run_id, target.word, domain.size),)
     if not target.at:
         return stage, tasks
-    from diel.results.rows import Typed, tasks_at  # only where points choose
+    from diel.observe.results.rows import Typed, tasks_at  # only where points choose
 
     return stage, tasks_at(run, stage, tasks, {name: Typed(text) for name, text in target.at.items()})
 
 
 def point_of(run: "RunReader", target: Target) -> dict[str, Any]:
     """Return the values of a target, with those of its task's point."""
-    from diel.results.rows import Typed  # only where points choose
+    from diel.observe.results.rows import Typed  # only where points choose
 
     at: dict[str, Any] = {name: Typed(text) for name, text in target.at.items()}
     if "/" in target.word:

@@ -20,19 +20,19 @@ from datetime import datetime
 from pathlib import Path
 from types import FrameType
 
-from diel.attempt.reaper import mark
+from diel.base.errors import DielError
+from diel.base.paths import RunPaths
+from diel.base.states import EXIT_CODES, RunState
+from diel.base.values import task_text
 from diel.controller.controller import Controller
 from diel.controller.home import job_walltime, margin, persist, queue
 from diel.controller.start import drive_on, take_over
-from diel.errors import DielError
-from diel.journal.history import History
-from diel.journal.snapshot import read_run
-from diel.paths import RunPaths
-from diel.project.submission import Submission, make_submission, refuse_unwanted, withdraw
-from diel.scheduler import SchedulerBusy, scheduler_named
-from diel.scheduler.allocation import END, KEPT
-from diel.states import EXIT_CODES, RunState
-from diel.values import task_text
+from diel.site.scheduler import SchedulerBusy, scheduler_named
+from diel.site.scheduler.allocation import END, KEPT
+from diel.store.journal.history import History
+from diel.store.journal.snapshot import read_run
+from diel.store.project.submission import Submission, make_submission, refuse_unwanted, withdraw
+from diel.worker.attempt.reaper import mark
 
 AHEAD = 30.0
 """Seconds before a controller lets go of its run at which it asks for its successor."""

@@ -10,39 +10,39 @@ from pathlib import Path
 from queue import Empty
 from typing import TYPE_CHECKING
 
-from diel.attempt.reaper import kill_marked
-from diel.blocks.block import Block, EngineLost, LetGo, Outlook
-from diel.blocks.blocks import Blocks
-from diel.blocks.dispatcher import Dispatcher, Sent
-from diel.blocks.local import ThisMachine
+from diel.backends.blocks.block import Block, EngineLost, LetGo, Outlook
+from diel.backends.blocks.blocks import Blocks
+from diel.backends.blocks.dispatcher import Dispatcher, Sent
+from diel.backends.blocks.local import ThisMachine
+from diel.base.errors import DielError
+from diel.base.paths import RunPaths
+from diel.base.states import FailureClass, RunState, TaskState
 from diel.controller.export import Exporter
 from diel.controller.finder import Finder
 from diel.controller.gang import Gangs
 from diel.controller.intake import Intake
 from diel.controller.stages import Stages
 from diel.controller.stop_policy import Stopping, has_failed
-from diel.errors import DielError
-from diel.journal.history import History
-from diel.journal.segment import SegmentWriter
-from diel.journal.stage_history import ranges
-from diel.paths import RunPaths
-from diel.plan import Plan
-from diel.project.cache import Cache
-from diel.project.lease import HEARTBEAT, Lease, beat, clear_up, still_mine
-from diel.project.requests import changed, read_cancels
-from diel.project.run_file import RunFile
-from diel.scheduler import scheduler_named
-from diel.scheduler.allocation import inside_here
-from diel.site import within
-from diel.states import FailureClass, RunState, TaskState
+from diel.planning.plan import Plan
+from diel.site.scheduler import scheduler_named
+from diel.site.scheduler.allocation import inside_here
+from diel.site.shape import within
+from diel.store.journal.history import History
+from diel.store.journal.segment import SegmentWriter
+from diel.store.journal.stage_history import ranges
+from diel.store.project.cache import Cache
+from diel.store.project.lease import HEARTBEAT, Lease, beat, clear_up, still_mine
+from diel.store.project.requests import changed, read_cancels
+from diel.store.project.run_file import RunFile
 from diel.tasks.ledger import Ledger
 from diel.tasks.results import Results
 from diel.tasks.stage_run import StageRun
+from diel.worker.attempt.reaper import kill_marked
 
 if TYPE_CHECKING:
-    from diel.attempt.bundle import Request
     from diel.controller.notify import Notices
-    from diel.journal.records import WorkerFacts
+    from diel.store.journal.records import WorkerFacts
+    from diel.worker.attempt.bundle import Request
 
 LOOK_SECONDS = 0.1
 """Longest time to look for ready tasks before finished ones are handled."""

@@ -6,17 +6,17 @@ from collections.abc import Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 
-from diel.check.environment import definitions_of
-from diel.environments.kept import output_of
-from diel.environments.make import make, stamp
-from diel.environments.prepared import Prepared, prepared_text, read_prepared
-from diel.errors import Problem, SpecError, UsageError
-from diel.files import put
-from diel.paths import RunPaths, kept_environments
-from diel.plan import Plan
-from diel.project.run_file import read_run_file
-from diel.site import Site
-from diel.spec.environment import Definition
+from diel.base.errors import Problem, SpecError, UsageError
+from diel.base.files import put
+from diel.base.paths import RunPaths, kept_environments
+from diel.planning.check.environment import definitions_of
+from diel.planning.plan import Plan
+from diel.site.site import Site
+from diel.store.project.run_file import read_run_file
+from diel.worker.environments.kept import output_of
+from diel.worker.environments.make import make, stamp
+from diel.worker.environments.prepared import Prepared, prepared_text, read_prepared
+from diel.workflow.models.environment import Definition
 
 
 def make_environments(plan: Plan, runs: Path, folder: Path | None = None) -> dict[str, Prepared]:

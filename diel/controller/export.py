@@ -17,25 +17,25 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from diel.artifacts import files_of
-from diel.artifacts.artifact import digest_of, entries_below
-from diel.check.export import own_files
-from diel.check.workflow import Checked
+from diel.base.copying import copy_file
+from diel.base.errors import DielError, ModuleError
+from diel.base.files import put, reason, resolved
+from diel.base.paths import RunPaths
 from diel.controller.stages import Stages
-from diel.copying import copy_file
-from diel.errors import DielError, ModuleError
-from diel.expressions import ExpressionError, parse
-from diel.files import put, reason, resolved
-from diel.paths import RunPaths
-from diel.project.runs import all_runs
-from diel.spec import Stage, Workflow
+from diel.planning.check.export import own_files
+from diel.planning.check.workflow import Checked
+from diel.store.artifacts import files_of
+from diel.store.artifacts.artifact import digest_of, entries_below
+from diel.store.project.runs import all_runs
 from diel.tasks.ledger import Ledger
 from diel.tasks.results import artifact_path, name_of
 from diel.tasks.stage_run import StageRun
+from diel.workflow.expressions import ExpressionError, parse
+from diel.workflow.models import Stage, Workflow
 
 if TYPE_CHECKING:
-    from diel.journal.records import ExportedRecord, Made
-    from diel.results import RunReader
+    from diel.observe.results import RunReader
+    from diel.store.journal.records import ExportedRecord, Made
 
 THREADS = 4
 

@@ -5,26 +5,26 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 
-from diel.artifacts.identity import FileChanged
-from diel.attempt.bundle import Question, Request
-from diel.axes.adaptive import Standing
+from diel.base.errors import DielError, ModuleError
+from diel.base.states import FailureClass, TaskState
 from diel.controller.stages import Stages
-from diel.errors import DielError, ModuleError
-from diel.expressions import ExpressionError
-from diel.journal.records import Cached, Result
-from diel.journal.stage_history import ranges
-from diel.project.cache import Cache, is_whole
-from diel.project.requests import Cancel
-from diel.project.runs import identity_of_run
-from diel.site import Unplaceable
-from diel.states import FailureClass, TaskState
+from diel.site.shape import Unplaceable
+from diel.store.artifacts.identity import FileChanged
+from diel.store.journal.records import Cached, Result
+from diel.store.journal.stage_history import ranges
+from diel.store.project.cache import Cache, is_whole
+from diel.store.project.requests import Cancel
+from diel.store.project.runs import identity_of_run
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link, Verdict
+from diel.tasks.points.adaptive import Standing
 from diel.tasks.recipe import Recipe
 from diel.tasks.results import MissingInput, artifact_home, carry, tell_origin
 from diel.tasks.sources import Unready
 from diel.tasks.stage_run import StageRun
 from diel.tasks.surrogate import tell_cached
+from diel.worker.attempt.bundle import Question, Request
+from diel.workflow.expressions import ExpressionError
 
 HELD = 1000
 """The most tasks of a stage that are held because they ask for what has no room."""

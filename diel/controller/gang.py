@@ -14,23 +14,23 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from diel.attempt.addresses import addresses
-from diel.attempt.reaper import mark
-from diel.axes.domain import Group
-from diel.blocks.dispatcher import Dispatcher
-from diel.carried import PYTHON
+from diel.backends.blocks.dispatcher import Dispatcher
+from diel.base.carried import PYTHON
+from diel.base.errors import DielError, StreamError
+from diel.base.files import put
+from diel.base.paths import RunPaths
+from diel.base.states import TaskState
 from diel.controller.finder import Finder
 from diel.controller.stages import Stages
-from diel.errors import DielError, StreamError
-from diel.files import put
-from diel.graph import Gang, gangs
-from diel.paths import RunPaths
-from diel.plan import Plan
-from diel.states import TaskState
+from diel.planning.plan import Plan
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link
+from diel.tasks.points.domain import Group
 from diel.tasks.stage_run import StageRun
 from diel.tasks.stream import StreamLink, members_of
+from diel.worker.attempt.addresses import addresses
+from diel.worker.attempt.reaper import mark
+from diel.workflow.graph import Gang, gangs
 
 if TYPE_CHECKING:
     from diel.streams.client import Connection

@@ -8,22 +8,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar, Unpack
 
-from diel.attempt.block import MARGIN
-from diel.blocks.script import REFUSED, NeverRuns, block_jobs, exports, is_answered, refuse_hopeless
-from diel.carried import PYTHON
+from diel.backends.blocks.script import REFUSED, NeverRuns, block_jobs, exports, is_answered, refuse_hopeless
+from diel.base.carried import PYTHON
+from diel.base.errors import DielError, UsageError
+from diel.base.paths import RunPaths
+from diel.base.values import format_duration
 from diel.controller.start import create, discard
-from diel.errors import DielError, UsageError
-from diel.journal.history import History
-from diel.journal.segment import Reader
-from diel.paths import RunPaths
-from diel.plan import Plan
-from diel.project.lease import newest_epoch, read_lease, refuse_driven
-from diel.project.run_file import RunOptions, read_run_file
-from diel.project.submission import Home, Submission, begun, job_name, make_submission, queued, withdraw
-from diel.scheduler import Job, SchedulerBusy, SchedulerRefused, scheduler_named
-from diel.scheduler.allocation import KEPT
-from diel.site import Pool, Site, cores_of
-from diel.values import format_duration
+from diel.planning.plan import Plan
+from diel.site.scheduler import Job, SchedulerBusy, SchedulerRefused, scheduler_named
+from diel.site.scheduler.allocation import KEPT
+from diel.site.shape import cores_of
+from diel.site.site import Pool, Site
+from diel.store.journal.history import History
+from diel.store.journal.segment import Reader
+from diel.store.project.lease import newest_epoch, read_lease, refuse_driven
+from diel.store.project.run_file import RunOptions, read_run_file
+from diel.store.project.submission import Home, Submission, begun, job_name, make_submission, queued, withdraw
+from diel.worker.attempt.block import MARGIN
 
 PATIENCE = 60.0
 """Seconds for which a busy scheduler is asked again."""

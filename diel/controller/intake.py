@@ -8,24 +8,24 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 
-from diel.attempt.bundle import BundleReport
-from diel.attempt.ipc import SPENT
-from diel.attempt.reaper import RecentOomKills, kill_marked
-from diel.axes.adaptive import Standing
-from diel.blocks.dispatcher import Dispatcher, Sent, reset
+from diel.backends.blocks.dispatcher import Dispatcher, Sent, reset
+from diel.base.errors import DielError, NotBegun, WorkerLost
+from diel.base.states import FailureClass, TaskState
+from diel.base.values import format_duration, format_size
 from diel.controller.stages import Stages
-from diel.errors import DielError, NotBegun, WorkerLost
-from diel.journal.records import Done, Fail, Record, Release, Start
-from diel.journal.stage_history import Attempt
-from diel.project.requests import put_up
-from diel.site import Unplaceable
-from diel.spec import Resources, Rule
-from diel.states import FailureClass, TaskState
+from diel.site.shape import Unplaceable
+from diel.store.journal.records import Done, Fail, Record, Release, Start
+from diel.store.journal.stage_history import Attempt
+from diel.store.project.requests import put_up
 from diel.tasks.ledger import Ledger
+from diel.tasks.points.adaptive import Standing
 from diel.tasks.results import outputs_digests
 from diel.tasks.stage_run import StageRun
 from diel.tasks.stream import is_cut_by_user
-from diel.values import format_duration, format_size
+from diel.worker.attempt.bundle import BundleReport
+from diel.worker.attempt.ipc import SPENT
+from diel.worker.attempt.reaper import RecentOomKills, kill_marked
+from diel.workflow.models import Resources, Rule
 
 MAX_BACKOFF = 300.0
 SHARED = "retries"

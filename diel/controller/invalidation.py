@@ -14,25 +14,25 @@ import socket
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 
-from diel.artifacts import differences, files_of, text_of
-from diel.axes.adaptive import Adaptive, SearchAxis
-from diel.axes.domain import Group
-from diel.errors import UsageError, did_you_mean
-from diel.graph import StageGraph
-from diel.graph.judge import deciding, references_of
-from diel.graph.stage_graph import reach
-from diel.journal.records import Result
-from diel.journal.segment import SegmentWriter, worker_segment_name
-from diel.paths import RunPaths
-from diel.results import RunReader
-from diel.results.rows import reached, suspects
-from diel.spec.model import MAX_POINTS
-from diel.states import FINAL
+from diel.base.errors import UsageError, did_you_mean
+from diel.base.paths import RunPaths
+from diel.base.states import FINAL
+from diel.observe.results import RunReader
+from diel.observe.results.rows import reached, suspects
+from diel.store.artifacts import differences, files_of, text_of
+from diel.store.journal.records import Result
+from diel.store.journal.segment import SegmentWriter, worker_segment_name
 from diel.tasks.artifact_gc import Place, Readers, ended_well, reading
 from diel.tasks.link import Link
+from diel.tasks.points.adaptive import Adaptive, SearchAxis
+from diel.tasks.points.domain import Group
 from diel.tasks.results import Outputs, artifact_home, outputs_digests
 from diel.tasks.service import Turn, turns_of
 from diel.tasks.stage_run import StageRun
+from diel.workflow.graph import StageGraph
+from diel.workflow.graph.judge import deciding, references_of
+from diel.workflow.graph.stage_graph import reach
+from diel.workflow.models.model import MAX_POINTS
 
 Again = Mapping[str, dict[int, int]]
 """By stage, the tasks that must run again, and the last attempt whose result is gone."""

@@ -10,18 +10,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from diel.carried import PYTHON
-from diel.errors import DielError
-from diel.journal.history import History
-from diel.journal.segment import SegmentWriter
-from diel.paths import RunPaths, here, user_file
-from diel.project.run_file import RunFile
-from diel.site import Site
+from diel.base.carried import PYTHON
+from diel.base.errors import DielError
+from diel.base.paths import RunPaths, here, user_file
+from diel.base.states import RunState, TaskState
+from diel.base.values import bare, format_duration, task_text
 from diel.site.notify import addresses, notify_again
-from diel.spec.notify import Notify
-from diel.states import RunState, TaskState
+from diel.site.site import Site
+from diel.store.journal.history import History
+from diel.store.journal.segment import SegmentWriter
+from diel.store.project.run_file import RunFile
 from diel.tasks.ledger import Ledger
-from diel.values import bare, format_duration, task_text
+from diel.workflow.models.notify import Notify
 
 EVERY = 1.0
 """Seconds between two looks at the history."""
@@ -118,7 +118,7 @@ class Notices:
 def _start(message: bytes) -> subprocess.Popen[bytes]:
     # Without diel's marks: what ends the processes of a run must not end it.
     env = {name: value for name, value in os.environ.items() if not name.startswith("DIEL_")}
-    words = [*PYTHON, "-m", "diel.notify"]
+    words = [*PYTHON, "-m", "diel.worker.notify"]
     quiet = subprocess.DEVNULL
     process = subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, env=env, cwd="/", start_new_session=True

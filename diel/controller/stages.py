@@ -6,31 +6,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from diel.artifacts import Artifact, differences, text_of
-from diel.attempt.bundle import Work
-from diel.axes.adaptive import Adaptive, Standing, adaptive_axes
-from diel.axes.domain import Origins, make_domain
-from diel.check.launcher import words_of
-from diel.errors import DielError, UsageError
-from diel.expressions import ExpressionError
-from diel.gangs.service import Serving
-from diel.graph import hyperparameter_reads
-from diel.journal import records
-from diel.paths import RunPaths
-from diel.plan import Plan
-from diel.project.cache import pruned_key
-from diel.project.run_file import RunFile
-from diel.search.decider import Decider, Deciding, Looping
-from diel.search.search import SearchDecider
-from diel.site import Ask
+from diel.base.errors import DielError, UsageError
+from diel.base.paths import RunPaths
+from diel.base.states import FINAL, FailureClass
+from diel.controller.gangs.service import Serving
+from diel.controller.search.decider import Decider, Deciding, Looping
+from diel.controller.search.search import SearchDecider
+from diel.planning.check.launcher import words_of
+from diel.planning.plan import Plan
 from diel.site.demand import Demand
-from diel.spec import Axis, Workflow
-from diel.spec.forms.axis import Points, bare, clashes, keep, read_kept
-from diel.spec.forms.rows import Derived, read_points, rows_to_points
-from diel.states import FINAL, FailureClass
+from diel.site.shape import Ask
+from diel.store.artifacts import Artifact, differences, text_of
+from diel.store.journal import records
+from diel.store.project.cache import pruned_key
+from diel.store.project.run_file import RunFile
 from diel.tasks.artifact_gc import Keeping
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link
+from diel.tasks.points.adaptive import Adaptive, Standing, adaptive_axes
+from diel.tasks.points.domain import Origins, make_domain
 from diel.tasks.publisher import Publishing
 from diel.tasks.recipe import Recipe, environment_part, environments_of_stage, family_parts, work_of
 from diel.tasks.results import Results, output_of, outputs_of
@@ -39,6 +33,12 @@ from diel.tasks.stage_run import StageRun
 from diel.tasks.stream import ends_of
 from diel.tasks.surrogate import name_teachers
 from diel.tasks.texts import Watch
+from diel.worker.attempt.bundle import Work
+from diel.workflow.expressions import ExpressionError
+from diel.workflow.graph import hyperparameter_reads
+from diel.workflow.models import Axis, Workflow
+from diel.workflow.models.forms.axis import Points, bare, clashes, keep, read_kept
+from diel.workflow.models.forms.rows import Derived, read_points, rows_to_points
 
 _DECIDERS: dict[str, Callable[[Any, Iterable[Adaptive], Deciding], Decider]] = {
     "search": SearchDecider,

@@ -11,36 +11,37 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
-from diel.attempt.reaper import kill_marked
-from diel.blocks.block import EngineLost
-from diel.blocks.script import block_jobs, try_out
-from diel.carried import carried
-from diel.check import check
-from diel.check.imports import refuse_missing
+from diel.backends.blocks.block import EngineLost
+from diel.backends.blocks.script import block_jobs, try_out
+from diel.base.carried import carried
+from diel.base.errors import DielError, ModuleError, UsageError
+from diel.base.files import put
+from diel.base.paths import RunPaths, user_file
+from diel.base.version import __version__
 from diel.controller.controller import Controller, Remade
-from diel.environments.prepared import prepared_text
-from diel.errors import DielError, ModuleError, UsageError
-from diel.files import put
-from diel.journal.snapshot import read_run
-from diel.load.document import kept_templates
-from diel.modules.sources import keep, newest
-from diel.paths import RunPaths, user_file
-from diel.plan import Plan, make_plan
-from diel.project.lease import take
-from diel.project.requests import set_aside
-from diel.project.run_file import RunFile, RunOptions, read_kept_workflow, read_run_file
-from diel.project.runs import create_run, make_newest, mend_run
-from diel.registry import kept_values, user_name
-from diel.scheduler import Job, JobState, scheduler_named
-from diel.scheduler.allocation import END
-from diel.search.searcher import refuse_unsearchable
-from diel.site import Site, find_program, find_site, missing, read_kept_site
-from diel.spec.data import Filling
-from diel.spec.forms.axis import read_kept
-from diel.spec.forms.rows import TEXTS, FileForm
-from diel.spec.variables import apply_shell, shell_of
+from diel.controller.search.searcher import refuse_unsearchable
+from diel.planning.check import check
+from diel.planning.check.imports import refuse_missing
+from diel.planning.plan import Plan, make_plan
+from diel.site.find import find_program, find_site, read_kept_site
+from diel.site.scheduler import Job, JobState, scheduler_named
+from diel.site.scheduler.allocation import END
+from diel.site.site import Site, missing
+from diel.store.journal.snapshot import read_run
+from diel.store.project.lease import take
+from diel.store.project.requests import set_aside
+from diel.store.project.run_file import RunFile, RunOptions, read_kept_workflow, read_run_file
+from diel.store.project.runs import create_run, make_newest, mend_run
+from diel.store.registry import kept_values, user_name
 from diel.tasks.texts import OF_AXIS, Files, Watch, file_of
-from diel.version import __version__
+from diel.worker.attempt.reaper import kill_marked
+from diel.worker.environments.prepared import prepared_text
+from diel.workflow.load.document import kept_templates
+from diel.workflow.models.data import Filling
+from diel.workflow.models.forms.axis import read_kept
+from diel.workflow.models.forms.rows import TEXTS, FileForm
+from diel.workflow.models.variables import apply_shell, shell_of
+from diel.workflow.modules.sources import keep, newest
 
 TIMES = 5
 """How often a process takes over its own run."""

@@ -10,26 +10,26 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
-from diel.attempt.bundle import BundleReport
-from diel.axes.adaptive import Adaptive
-from diel.axes.domain import Group
-from diel.blocks.dispatcher import Dispatcher
-from diel.check.imports import missing
+from diel.backends.blocks.dispatcher import Dispatcher
+from diel.base.errors import counted, likeness
+from diel.base.states import FailureClass, TaskState
 from diel.controller.finder import Finder
 from diel.controller.stages import Stages
-from diel.errors import counted, likeness
-from diel.journal.axis_history import Context
-from diel.journal.records import Said
-from diel.journal.stage_history import ranges
-from diel.plan import Plan
-from diel.project.requests import is_anyway
-from diel.spec.policy import most_failures
-from diel.states import FailureClass, TaskState
+from diel.planning.check.imports import missing
+from diel.planning.plan import Plan
+from diel.store.journal.axis_history import Context
+from diel.store.journal.records import Said
+from diel.store.journal.stage_history import ranges
+from diel.store.project.requests import is_anyway
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link, Verdict
+from diel.tasks.points.adaptive import Adaptive
+from diel.tasks.points.domain import Group
 from diel.tasks.selection import ChoosingLink
 from diel.tasks.stage_run import StageRun
 from diel.tasks.texts import WATCHED
+from diel.worker.attempt.bundle import BundleReport
+from diel.workflow.models.policy import most_failures
 
 FEW = 4
 """A stage is not held for fewer tasks than this, nor for fewer than twice those that failed."""

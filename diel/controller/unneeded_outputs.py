@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 
-from diel.artifacts import files_of
-from diel.journal.records import Made
-from diel.journal.segment import SegmentWriter, worker_segment_name
-from diel.paths import RunPaths
-from diel.results import RunReader
+from diel.base.paths import RunPaths
+from diel.observe.results import RunReader
+from diel.store.artifacts import files_of
+from diel.store.journal.records import Made
+from diel.store.journal.segment import SegmentWriter, worker_segment_name
 from diel.tasks.artifact_gc import Place, Readers, delete, dropped_record, own_files, reading
 
 

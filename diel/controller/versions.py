@@ -10,30 +10,30 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from diel.artifacts.identity import FileChanged, hold, look_at
-from diel.carried import CARRIED, carried
+from diel.base.carried import CARRIED, carried
+from diel.base.errors import DielError, UsageError, counted
+from diel.base.files import put, read_file
+from diel.base.paths import RunPaths
+from diel.base.states import RunState
 from diel.controller.invalidation import Again
 from diel.controller.start import change_run_file, plan_again, watch_shared
-from diel.errors import DielError, UsageError, counted
-from diel.files import put, read_file
-from diel.graph import StageGraph
-from diel.load.document import LARGEST, kept_templates, renderings
-from diel.modules.beside import files_of
-from diel.modules.catalogue import ModuleNotFound, find
-from diel.modules.sources import SourceVersion, digest_of_bytes, keep, newest
-from diel.paths import RunPaths
-from diel.plan import Plan
-from diel.project.run_file import MAX_WORKFLOW, read_kept_workflow
-from diel.results import RunReader
-from diel.results.rows import decided_axes, tasks_reading
-from diel.site import read_kept_site
-from diel.spec.forms.axis import Points
-from diel.spec.forms.rows import FileForm
-from diel.states import RunState
+from diel.observe.results import RunReader
+from diel.observe.results.rows import decided_axes, tasks_reading
+from diel.planning.plan import Plan
+from diel.site.find import read_kept_site
+from diel.store.artifacts.identity import FileChanged, hold, look_at
+from diel.store.project.run_file import MAX_WORKFLOW, read_kept_workflow
 from diel.tasks.artifact_gc import ended_well
 from diel.tasks.link import Link
 from diel.tasks.stage_run import StageRun
 from diel.tasks.texts import OF_AXIS, Watch, file_of
+from diel.workflow.graph import StageGraph
+from diel.workflow.load.document import LARGEST, kept_templates, renderings
+from diel.workflow.models.forms.axis import Points
+from diel.workflow.models.forms.rows import FileForm
+from diel.workflow.modules.beside import files_of
+from diel.workflow.modules.catalogue import ModuleNotFound, find
+from diel.workflow.modules.sources import SourceVersion, digest_of_bytes, keep, newest
 
 SHOWN = 5
 Tasks = Mapping[str, frozenset[int] | None]

@@ -5,18 +5,18 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from diel.axes.adaptive import SearchAxis
-from diel.errors import DielError, SpecError, UsageError
-from diel.files import put
-from diel.journal.axis_history import Context
-from diel.load import Document
-from diel.paths import RunPaths
-from diel.project.run_file import draw_seeds
-from diel.project.runs import all_runs, find_run
-from diel.results import RunReader
-from diel.spec import Search, Workflow
-from diel.states import TrialState
-from diel.values import is_finite
+from diel.base.errors import DielError, SpecError, UsageError
+from diel.base.files import put
+from diel.base.paths import RunPaths
+from diel.base.states import TrialState
+from diel.base.values import is_finite
+from diel.observe.results import RunReader
+from diel.store.journal.axis_history import Context
+from diel.store.project.run_file import draw_seeds
+from diel.store.project.runs import all_runs, find_run
+from diel.tasks.points.adaptive import SearchAxis
+from diel.workflow.load import Document
+from diel.workflow.models import Search, Workflow
 
 MAX_RUNS = 100
 """How many of the newest runs of a workflow are asked."""

@@ -6,21 +6,23 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from diel.attempt.bundle import Failure
-from diel.attempt.environment import enter, evaluate
-from diel.check.environment import definitions_of
+from diel.base.errors import DielError, did_you_mean
+from diel.base.states import FailureClass
+from diel.base.values import MAX_DURATION, format_duration, format_size
 from diel.controller.environment import kept_place
 from diel.doctor import machine
 from diel.doctor.machine import EXTRAS, Finding
-from diel.environments.make import make
-from diel.errors import DielError, did_you_mean
-from diel.load import examine as examine_text
-from diel.load import read_text
-from diel.scheduler import Dialect, NodeKind, Offer, Queue, Scheduler, SchedulerBusy, scheduler_named
-from diel.scheduler.scheduler import find_dialects
-from diel.site import Pool, Site, cores_of, find_program, find_site
-from diel.states import FailureClass
-from diel.values import MAX_DURATION, format_duration, format_size
+from diel.planning.check.environment import definitions_of
+from diel.site.find import find_program, find_site
+from diel.site.scheduler import Dialect, NodeKind, Offer, Queue, Scheduler, SchedulerBusy, scheduler_named
+from diel.site.scheduler.scheduler import find_dialects
+from diel.site.shape import cores_of
+from diel.site.site import Pool, Site
+from diel.worker.attempt.bundle import Failure
+from diel.worker.attempt.environment import enter, evaluate
+from diel.worker.environments.make import make
+from diel.workflow.load import examine as examine_text
+from diel.workflow.load import read_text
 
 PROGRAMS = frozenset({"mpi ranks", "mpi launcher", "lmp", "dot"})
 """Checks of programs that not every workflow needs."""

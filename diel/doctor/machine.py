@@ -17,17 +17,19 @@ from typing import Any
 
 import psutil
 
-from diel.attempt.addresses import addresses, interfaces, is_own
-from diel.attempt.mpi import MPICH, OPEN_MPI, advice, launcher_of
-from diel.carried import PYTHON
-from diel.check.launcher import here
+from diel.base.carried import PYTHON
+from diel.base.errors import UsageError, counted
+from diel.base.values import format_duration, format_size
 from diel.doctor.probe import version_of
-from diel.errors import UsageError, counted
-from diel.site import FileSystem, Pool, Site, cores_of, find_program, launcher_words, missing
-from diel.spec import Resources
-from diel.staging.disk import StagingError, local_folder
+from diel.planning.check.launcher import here
+from diel.site.find import find_program
+from diel.site.shape import cores_of, launcher_words
+from diel.site.site import FileSystem, Pool, Site, missing
 from diel.streams.item import kind_of_file_system
-from diel.values import format_duration, format_size
+from diel.worker.attempt.addresses import addresses, interfaces, is_own
+from diel.worker.attempt.mpi import MPICH, OPEN_MPI, advice, launcher_of
+from diel.worker.staging.disk import StagingError, local_folder
+from diel.workflow.models import Resources
 
 CORE = ("parsl", "pydantic", "pyyaml", "click", "rich", "simpleeval", "psutil", "networkx", "pyzmq", "xxhash")
 EXTRAS = {

@@ -22,19 +22,20 @@ from typing import Self, cast
 
 from pydantic import BaseModel
 
-from diel.attempt.addresses import addresses
-from diel.blocks.script import exports
-from diel.carried import PYTHON
+from diel.backends.blocks.script import exports
+from diel.base.carried import PYTHON
+from diel.base.errors import DielError, UsageError, counted
+from diel.base.values import format_duration, format_size
 from diel.doctor import probe
 from diel.doctor.machine import CORE, MOST_SKEW, Finding, existing, last, start_words
 from diel.doctor.probe import version_of
-from diel.errors import DielError, UsageError, counted
-from diel.journal.history import History
-from diel.journal.snapshot import read_run
-from diel.project.runs import find_run
-from diel.scheduler import Job, JobStatus, SchedulerBusy, SchedulerRefused, scheduler_named
-from diel.site import Site, cores_of
-from diel.values import format_duration, format_size
+from diel.site.scheduler import Job, JobStatus, SchedulerBusy, SchedulerRefused, scheduler_named
+from diel.site.shape import cores_of
+from diel.site.site import Site
+from diel.store.journal.history import History
+from diel.store.journal.snapshot import read_run
+from diel.store.project.runs import find_run
+from diel.worker.attempt.addresses import addresses
 
 WALLTIME = 300.0
 LAG = 10.0

@@ -4,17 +4,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from diel.errors import DielError, did_you_mean
-from diel.expressions import ExpressionError, Template, parse
-from diel.expressions.quantity import Quantity
-from diel.load import Document
-from diel.load.misfits import QUOTED, check
+from diel.base.errors import DielError, did_you_mean
+from diel.base.values import value_text
 from diel.site.shape import Ask, Unplaceable, ask_of
 from diel.site.site import Site
-from diel.spec import Resources, Stage
-from diel.spec.model import quote
-from diel.spec.stage import PLACES, Place
-from diel.values import value_text
+from diel.workflow.expressions import ExpressionError, Template, parse
+from diel.workflow.expressions.quantity import Quantity
+from diel.workflow.load import Document
+from diel.workflow.load.misfits import QUOTED, check
+from diel.workflow.models import Resources, Stage
+from diel.workflow.models.model import quote
+from diel.workflow.models.stage import PLACES, Place
 
 Scope = Mapping[str, Any]
 Chain = tuple[str, ...]

@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from diel.errors import SpecError, UsageError, did_you_mean
-from diel.load import Source, fit, parse, read_text
-from diel.paths import RunPaths, site_folders
-from diel.project.run_file import reason
+from diel.base.errors import SpecError, UsageError, did_you_mean
+from diel.base.paths import RunPaths, site_folders
 from diel.site.site import LOCAL, Site, job_word
-from diel.spec.model import Violations
+from diel.store.project.run_file import reason
+from diel.workflow.load import Source, fit, parse, read_text
+from diel.workflow.models.model import Violations
 
 EXAMPLE = "write `extends: slurm` (or another site) and what differs; docs/sites.md has examples"
 Paths = tuple[Path, ...]
@@ -92,7 +92,7 @@ def _extended(source: Source, data: Data, base: str, folder: Path, chain: Paths)
         circle = " → ".join(path.name for path in (*chain, parent))
         hint = f"{circle}; drop one of the `extends`"
         raise SpecError([source.problem(("extends",), "sites extend each other in a circle", hint)])
-    from diel.load.part import merged  # here: few sites extend others
+    from diel.workflow.load.part import merged  # here: few sites extend others
 
     below = _read(parent, folder, chain)[1]
     # The site is the file's own, and does not pass for the extended one.
@@ -101,7 +101,7 @@ def _extended(source: Source, data: Data, base: str, folder: Path, chain: Paths)
 
 def detect() -> str:
     """Return the site of the scheduler that answers here, `local` if none. Raise UsageError for several."""
-    from diel.scheduler.scheduler import find_dialects  # here: few commands ask for it
+    from diel.site.scheduler.scheduler import find_dialects  # here: few commands ask for it
 
     dialects = find_dialects()
     # Commands in another scheduler's style do not make another scheduler.

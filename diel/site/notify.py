@@ -7,12 +7,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from diel.errors import SpecError, UsageError
-from diel.load import fit, parse, read_text
+from diel.base.errors import SpecError, UsageError
 from diel.site.find import read_site
 from diel.site.site import Site
-from diel.spec.model import Items, SpecModel
-from diel.spec.notify import EXAMPLE, Notify
+from diel.workflow.load import fit, parse, read_text
+from diel.workflow.models.model import Items, SpecModel
+from diel.workflow.models.notify import EXAMPLE, Notify
 
 
 class UserFile(SpecModel):

@@ -5,11 +5,11 @@ import os
 import re
 from typing import Any, NamedTuple
 
-from diel.errors import HintedError, counted
+from diel.base.errors import HintedError, counted
+from diel.base.values import format_duration, format_size
 from diel.site.site import Pool, Site
-from diel.spec import Resources, Stage
-from diel.spec.stage import Place
-from diel.values import format_duration, format_size
+from diel.workflow.models import Resources, Stage
+from diel.workflow.models.stage import Place
 
 _MINUTES = (1, 2, 3, 5, 7.5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 360, 480, 720, 1080, 1440)
 _STEPS = (0.0, *(60.0 * minutes for minutes in _MINUTES))

@@ -8,10 +8,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, PrivateAttr
 
-from diel.errors import counted, did_you_mean
-from diel.extensions import SCHEDULERS, names_in
-from diel.spec.environment import Environment
-from diel.spec.model import (
+from diel.base.errors import counted, did_you_mean
+from diel.base.extensions import SCHEDULERS, names_in
+from diel.base.values import format_duration
+from diel.workflow.models.environment import Environment
+from diel.workflow.models.model import (
     NAME_PATTERN,
     Duration,
     Items,
@@ -28,7 +29,6 @@ from diel.spec.model import (
     quote,
     refuse,
 )
-from diel.values import format_duration
 
 LOCAL = "local"
 """What a site without a scheduler has instead."""
@@ -53,7 +53,7 @@ def job_word(text: str) -> str:
 def _scheduler(text: str) -> str:
     if text == LOCAL or text in (names := names_in(SCHEDULERS)):
         return text
-    from diel.scheduler.scheduler import usable_schedulers  # here: only if the word is wrong
+    from diel.site.scheduler.scheduler import usable_schedulers  # here: only if the word is wrong
 
     word = text.lower()
     synonyms = (name for name, scheduler in usable_schedulers() if word in scheduler.also)
@@ -189,7 +189,7 @@ class LocalDisk(SpecModel):
 
 
 def _notify(value: Any) -> Any:
-    from diel.spec.notify import Notify  # here: few sites tell anybody
+    from diel.workflow.models.notify import Notify  # here: few sites tell anybody
 
     return Notify.model_validate(value)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from diel.errors import ModuleError
+from diel.base.errors import ModuleError
 
 if TYPE_CHECKING:
     from diel.streams.client import TupleSpace

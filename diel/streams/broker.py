@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from diel.errors import MISTAKE
-from diel.form import NOT_AS_IT_SHOULD_BE
-from diel.paths import RunPaths
+from diel.base.errors import MISTAKE
+from diel.base.form import NOT_AS_IT_SHOULD_BE
+from diel.base.paths import RunPaths
 from diel.streams.channel import Channel, Channels, ProducerState
 from diel.streams.group import Group, Member
 from diel.streams.log import ChannelRecord

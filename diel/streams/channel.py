@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from diel.errors import counted
-from diel.files import put
+from diel.base.errors import counted
+from diel.base.files import put
 from diel.streams.group import Group
 from diel.streams.log import Batch, BatchIndex, ChannelRecord, ChannelSnapshot, Counts, RecordLog
 from diel.streams.protocol import Header, PeerRequest, Refused, cut, pack, unpack

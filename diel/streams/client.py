@@ -11,8 +11,8 @@ from pathlib import Path
 from types import EllipsisType
 from typing import Any, TypeVar, cast
 
-from diel.errors import ModuleError, StreamError
-from diel.paths import RunPaths
+from diel.base.errors import ModuleError, StreamError
+from diel.base.paths import RunPaths
 from diel.streams.ends import MOST, Consumer, Producer
 from diel.streams.item import LARGE, ItemWriter, as_python, decode, encode, mapped
 from diel.streams.protocol import SILENCE, Header, read_contact

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from diel.errors import StreamBroken, StreamEnd, StreamError, counted
+from diel.base.errors import StreamBroken, StreamEnd, StreamError, counted
 from diel.streams.item import LARGE, Buffer, ItemWriter, decode, encode, mapped
 from diel.streams.protocol import Header, cut
 from diel.streams.wire import TURN, Wire

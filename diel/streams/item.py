@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from diel.errors import StreamError
+from diel.base.errors import StreamError
 
 if TYPE_CHECKING:
     import numpy

@@ -11,8 +11,8 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from diel.form import ANY, COUNT, COUNTS, LIST, TEXT, TEXTS, Form, flaw_in, is_text, list_of
-from diel.values import encoder
+from diel.base.form import ANY, COUNT, COUNTS, LIST, TEXT, TEXTS, Form, flaw_in, is_text, list_of
+from diel.base.values import encoder
 
 Header = dict[str, Any]
 VERSION = 1

@@ -20,9 +20,9 @@ from pathlib import Path
 import zmq
 import zmq.utils.z85
 
-from diel.errors import DielError, StreamError
-from diel.files import put
-from diel.paths import RunPaths
+from diel.base.errors import DielError, StreamError
+from diel.base.files import put
+from diel.base.paths import RunPaths
 from diel.streams.broker import Broker
 from diel.streams.protocol import (
     MAX_MESSAGE,

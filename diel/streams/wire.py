@@ -17,7 +17,7 @@ from pathlib import Path
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from diel.errors import StreamError, StreamLost
+from diel.base.errors import StreamError, StreamLost
 from diel.streams.protocol import Contact, Header, contact_file, pack, read_contact, unpack
 
 Done = Callable[[Header, bytes], None]

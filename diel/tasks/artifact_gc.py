@@ -10,16 +10,16 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from diel.artifacts import files_of
-from diel.axes.domain import Group
-from diel.errors import DielError
-from diel.journal.records import Dropped, Made
-from diel.journal.snapshot import read_run
-from diel.journal.stage_history import ranges
-from diel.paths import RunPaths, epoch_of
-from diel.project.runs import all_runs, identity_of_run
+from diel.base.errors import DielError
+from diel.base.paths import RunPaths, epoch_of
+from diel.store.artifacts import files_of
+from diel.store.journal.records import Dropped, Made
+from diel.store.journal.snapshot import read_run
+from diel.store.journal.stage_history import ranges
+from diel.store.project.runs import all_runs, identity_of_run
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link
+from diel.tasks.points.domain import Group
 from diel.tasks.stage_run import StageRun
 
 Place = tuple[str, str]

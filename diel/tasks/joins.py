@@ -8,13 +8,13 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from diel.axes.domain import Group
-from diel.expressions.gathered import Gathered, ListText
-from diel.graph import Edge
-from diel.states import TaskState
+from diel.base.states import TaskState
+from diel.base.values import point_text
 from diel.tasks.link import Link
+from diel.tasks.points.domain import Group
 from diel.tasks.results import MissingInput
-from diel.values import point_text
+from diel.workflow.expressions.gathered import Gathered, ListText
+from diel.workflow.graph import Edge
 
 Along = tuple[tuple[str, ...], tuple[str, ...]]
 """The gathered axes, and what picks several points of them: the best five, or a slice, are not all."""

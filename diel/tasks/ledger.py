@@ -3,12 +3,12 @@
 import time
 from collections.abc import Callable, Iterable
 
-from diel.journal.history import History
-from diel.journal.records import Failed, JoinedRecord, Ranges, Record, Result, Said
-from diel.journal.segment import Reader, SegmentWriter, read_segment
-from diel.paths import RunPaths
-from diel.project.cache import write_keys
-from diel.states import RunState
+from diel.base.paths import RunPaths
+from diel.base.states import RunState
+from diel.store.journal.history import History
+from diel.store.journal.records import Failed, JoinedRecord, Ranges, Record, Result, Said
+from diel.store.journal.segment import Reader, SegmentWriter, read_segment
+from diel.store.project.cache import write_keys
 from diel.tasks.joins import Left
 from diel.tasks.results import Results
 from diel.tasks.stage_run import StageRun
@@ -130,7 +130,7 @@ class Ledger:
         self._leave({"event": "end", "state": state})
         write_keys(self.paths)
         if sum(stage.total for stage in self.history.stages.values()) >= MANY:
-            from diel.timeline import read_timeline  # here: few runs are so large
+            from diel.store.timeline import read_timeline  # here: few runs are so large
 
             read_timeline(self.paths)
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar
 
-from diel.axes.adaptive import Adaptive, Standing
-from diel.axes.domain import Group
-from diel.graph import Edge
-from diel.states import TaskState
+from diel.base.states import TaskState
+from diel.tasks.points.adaptive import Adaptive, Standing
+from diel.tasks.points.domain import Group
 from diel.tasks.stage_run import StageRun
+from diel.workflow.graph import Edge
 
 
 class Verdict(Enum):

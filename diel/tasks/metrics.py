@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from diel.values import is_finite, read_json
+from diel.base.values import is_finite, read_json
 
 FILE = ".metrics.jsonl"
 STEPS = ("step", "epoch", "iteration")

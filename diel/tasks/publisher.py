@@ -4,18 +4,18 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any
 
-from diel.artifacts import Artifact
-from diel.errors import DielError
-from diel.graph import Published
-from diel.journal.records import Result
-from diel.project.run_file import RunFile
-from diel.registry import Change, append_change, read_changes
-from diel.spec import Violations, Workflow
-from diel.spec.model import refuse
+from diel.base.errors import DielError
+from diel.store.artifacts import Artifact
+from diel.store.journal.records import Result
+from diel.store.project.run_file import RunFile
+from diel.store.registry import Change, append_change, read_changes
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link
 from diel.tasks.results import MissingInput, output_of
 from diel.tasks.stage_run import StageRun
+from diel.workflow.graph import Published
+from diel.workflow.models import Violations, Workflow
+from diel.workflow.models.model import refuse
 
 
 class Publishing:

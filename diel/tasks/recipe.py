@@ -9,36 +9,37 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from diel.artifacts import Artifact, File, artifacts_in, digest_of
-from diel.artifacts.artifact import Breach
-from diel.artifacts.collect import hold_file
-from diel.artifacts.promise import Sizes
-from diel.attempt.bundle import Rendered, Request, StagedTask, Staging, Work
-from diel.attempt.service import Answers
-from diel.axes.domain import Group
-from diel.environments.prepared import Prepared, read_prepared
-from diel.errors import DielError
-from diel.expressions import parse
-from diel.expressions.expression import PLACES
-from diel.expressions.gathered import Gathered
-from diel.graph import Key
-from diel.graph.uses import expressions, launches
-from diel.modules.catalogue import Module
-from diel.paths import RunPaths
-from diel.site import Shape, Site, launcher_words
-from diel.spec import Output, Resources, Stage
-from diel.spec.forms.axis import bare
-from diel.spec.model import plain
-from diel.spec.variables import FromShell
-from diel.staging.item import AT_NODE, Item, Local, Shard, flat, item_of
+from diel.base.errors import DielError
+from diel.base.paths import RunPaths
+from diel.site.shape import Shape, launcher_words
+from diel.site.site import Site
+from diel.store.artifacts import Artifact, File, artifacts_in, digest_of
+from diel.store.artifacts.artifact import Breach
+from diel.store.artifacts.collect import hold_file
+from diel.store.artifacts.promise import Sizes
 from diel.tasks.joins import GatherJoin, Join, points_read
 from diel.tasks.link import Link
+from diel.tasks.points.domain import Group
 from diel.tasks.results import MissingInput
 from diel.tasks.service import AskedServices
 from diel.tasks.sources import Scope, Sources
 from diel.tasks.stream import StreamEnds
 from diel.tasks.surrogate import asking_of, surrogate_of
 from diel.tasks.texts import OwnNames, Texts
+from diel.worker.attempt.bundle import Rendered, Request, StagedTask, Staging, Work
+from diel.worker.attempt.service import Answers
+from diel.worker.environments.prepared import Prepared, read_prepared
+from diel.worker.staging.item import AT_NODE, Item, Local, Shard, flat, item_of
+from diel.workflow.expressions import parse
+from diel.workflow.expressions.expression import PLACES
+from diel.workflow.expressions.gathered import Gathered
+from diel.workflow.graph import Key
+from diel.workflow.graph.uses import expressions, launches
+from diel.workflow.models import Output, Resources, Stage
+from diel.workflow.models.forms.axis import bare
+from diel.workflow.models.model import plain
+from diel.workflow.models.variables import FromShell
+from diel.workflow.modules.catalogue import Module
 
 APART = {"stream", "units", "digest", "keep", "drain", "export"}
 """Keys of an output that do not enter the cache key: they do not affect what is made."""

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from diel.artifacts import Artifact, digest_of, files_of
-from diel.errors import DielError
-from diel.journal.records import Cached, Made, Result
-from diel.journal.segment import read_result
-from diel.paths import RunPaths
-from diel.project.runs import home_of_run
+from diel.base.errors import DielError
+from diel.base.paths import RunPaths
+from diel.store.artifacts import Artifact, digest_of, files_of
+from diel.store.journal.records import Cached, Made, Result
+from diel.store.journal.segment import read_result
+from diel.store.project.runs import home_of_run
 
 
 class MissingInput(DielError):

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, product
 
-from diel.axes.adaptive import Adaptive, Standing
-from diel.axes.domain import Group
 from diel.tasks.link import Link, Verdict
+from diel.tasks.points.adaptive import Adaptive, Standing
+from diel.tasks.points.domain import Group
 
 
 class NotYet(Exception):

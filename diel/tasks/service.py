@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from diel.artifacts.identity import FirstLook
-from diel.attempt.bundle import Request
-from diel.attempt.service import Answers
-from diel.axes.domain import Group
-from diel.graph import StageGraph
-from diel.graph.judge import late_stages
-from diel.graph.stage_graph import reach
-from diel.states import TaskState
+from diel.base.states import TaskState
+from diel.store.artifacts.identity import FirstLook
 from diel.tasks.link import Link, Verdict
+from diel.tasks.points.domain import Group
 from diel.tasks.selection import ChoosingLink
 from diel.tasks.stage_run import StageRun
+from diel.worker.attempt.bundle import Request
+from diel.worker.attempt.service import Answers
+from diel.workflow.graph import StageGraph
+from diel.workflow.graph.judge import late_stages
+from diel.workflow.graph.stage_graph import reach
 
 Held = tuple[tuple[FirstLook, ...], Mapping[str, Any]]
 """Files of the user, and what tasks made, by name."""

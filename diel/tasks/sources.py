@@ -8,20 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from diel.artifacts import Artifact
-from diel.attempt.bundle import AT_LAUNCHER
-from diel.axes.adaptive import Adaptive
-from diel.axes.domain import Group
-from diel.errors import HintedError
-from diel.expressions import parse_tree, reference_of
-from diel.expressions.expression import PLACES, Lazily
-from diel.expressions.gathered import Gathered
-from diel.graph import Edge, Key
-from diel.graph.uses import unread
-from diel.paths import RunPaths
-from diel.spec import Stage
+from diel.base.errors import HintedError
+from diel.base.paths import RunPaths
+from diel.base.units import Rule, UnitsError, conversions
+from diel.store.artifacts import Artifact
 from diel.tasks.joins import picks_of
 from diel.tasks.link import Link, Verdict
+from diel.tasks.points.adaptive import Adaptive
+from diel.tasks.points.domain import Group
 from diel.tasks.publisher import published_values
 from diel.tasks.results import MissingInput, Results, output_of, outputs_of
 from diel.tasks.selection import ChoosingLink
@@ -29,7 +23,13 @@ from diel.tasks.service import ServiceLink
 from diel.tasks.stage_run import StageRun
 from diel.tasks.stream import StreamLink
 from diel.tasks.texts import NOWHERE, Files, Texts, Watch
-from diel.units import Rule, UnitsError, conversions
+from diel.worker.attempt.bundle import AT_LAUNCHER
+from diel.workflow.expressions import parse_tree, reference_of
+from diel.workflow.expressions.expression import PLACES, Lazily
+from diel.workflow.expressions.gathered import Gathered
+from diel.workflow.graph import Edge, Key
+from diel.workflow.graph.uses import unread
+from diel.workflow.models import Stage
 
 
 def link_of(

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from diel.axes.adaptive import Adaptive, Standing
-from diel.axes.domain import UNKNOWN, Domain
-from diel.journal.stage_history import StageHistory
-from diel.site import Ask, Unplaceable
-from diel.spec import Resources, Stage
-from diel.spec.forms.axis import Points
-from diel.states import TaskState
-from diel.units import Units
-from diel.values import task_text
+from diel.base.states import TaskState
+from diel.base.units import Units
+from diel.base.values import task_text
+from diel.site.shape import Ask, Unplaceable
+from diel.store.journal.stage_history import StageHistory
+from diel.tasks.points.adaptive import Adaptive, Standing
+from diel.tasks.points.domain import UNKNOWN, Domain
+from diel.workflow.models import Resources, Stage
+from diel.workflow.models.forms.axis import Points
 
 
 @dataclass
@@ -166,7 +166,7 @@ class StageRun:
 
     def shared_failures(self) -> str:
         """Return the common facts of its failed tasks: `all 4 with depth=2.5`; empty without any."""
-        from diel.axes.shared import shared  # only where tasks failed
+        from diel.tasks.points.shared import shared  # only where tasks failed
 
         failed = [index for index, state in enumerate(self.history.states) if state == TaskState.FAILED]
         return shared(self.domain, self.points, failed) if failed else ""

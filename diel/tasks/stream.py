@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from diel.axes.domain import Group
-from diel.graph import StageGraph, gangs
-from diel.states import TaskState
+from diel.base.states import TaskState
 from diel.tasks.link import Link, Verdict
+from diel.tasks.points.domain import Group
 from diel.tasks.stage_run import StageRun
+from diel.workflow.graph import StageGraph, gangs
 
 StreamEnds = Callable[[int], dict[str, dict[str, str]]]
 """The streams of a task, by name: `role` (put or get), `channel`, `group`."""

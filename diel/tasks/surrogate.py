@@ -4,21 +4,21 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from diel.artifacts import digest_of
-from diel.attempt.bundle import Question
-from diel.attempt.service import Answers
-from diel.errors import ModuleError
-from diel.expressions import ExpressionError
-from diel.graph import StageGraph
-from diel.graph.service import answered, teachers
-from diel.journal import records
-from diel.modules.catalogue import Module
-from diel.spec import Stage, Surrogate
-from diel.states import TaskState
+from diel.base.errors import ModuleError
+from diel.base.states import TaskState
+from diel.base.terms import SIMULATED
+from diel.store.artifacts import digest_of
+from diel.store.journal import records
 from diel.tasks.link import Link
 from diel.tasks.results import MissingInput
 from diel.tasks.service import ServiceLink
-from diel.terms import SIMULATED
+from diel.worker.attempt.bundle import Question
+from diel.worker.attempt.service import Answers
+from diel.workflow.expressions import ExpressionError
+from diel.workflow.graph import StageGraph
+from diel.workflow.graph.service import answered, teachers
+from diel.workflow.models import Stage, Surrogate
+from diel.workflow.modules.catalogue import Module
 
 _NUMBERS = (int, float)
 FAILED_AUDIT = "its audit failed"

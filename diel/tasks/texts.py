@@ -7,18 +7,26 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from diel.artifacts import Artifact, File, digest_of
-from diel.artifacts.identity import FirstLook, hold, look_at, refuse_newer
-from diel.attempt.bundle import Rendered
-from diel.errors import ModuleError
-from diel.expressions import JOINT, ExpressionError, Template, Tree, parse, parse_expression, parse_tree
-from diel.expressions.gathered import Gathered, is_list
-from diel.files import flaw_of, reason
-from diel.modules.catalogue import Module
-from diel.modules.sources import newest
-from diel.paths import RunPaths
-from diel.spec import Stage
-from diel.spec.data import EXPRESSION, target_flaw
+from diel.base.errors import ModuleError
+from diel.base.files import flaw_of, reason
+from diel.base.paths import RunPaths
+from diel.store.artifacts import Artifact, File, digest_of
+from diel.store.artifacts.identity import FirstLook, hold, look_at, refuse_newer
+from diel.worker.attempt.bundle import Rendered
+from diel.workflow.expressions import (
+    JOINT,
+    ExpressionError,
+    Template,
+    Tree,
+    parse,
+    parse_expression,
+    parse_tree,
+)
+from diel.workflow.expressions.gathered import Gathered, is_list
+from diel.workflow.models import Stage
+from diel.workflow.models.data import EXPRESSION, target_flaw
+from diel.workflow.modules.catalogue import Module
+from diel.workflow.modules.sources import newest
 
 Scope = Mapping[str, Any]
 

@@ -8,18 +8,18 @@ import json
 import os
 import sys
 
-from diel.artifacts import Artifacts, Values
-from diel.attempt.bundle import Failure, Request, Work
-from diel.attempt.function import RETURN_FILE, call, read_call
-from diel.attempt.staging import on_this_node
-from diel.context import Context
-from diel.files import put
-from diel.modules.beside import imports_beyond, keep_notes
-from diel.modules.sources import digest_of_bytes
-from diel.paths import RunPaths
-from diel.services.endpoint import EXECUTED, message_file, notes_of
-from diel.staging.disk import leave_notes
-from diel.states import FailureClass
+from diel.base.files import put
+from diel.base.paths import RunPaths
+from diel.base.states import FailureClass
+from diel.store.artifacts import Artifacts, Values
+from diel.streams.services.endpoint import EXECUTED, message_file, notes_of
+from diel.worker.attempt.bundle import Failure, Request, Work
+from diel.worker.attempt.function import RETURN_FILE, call, read_call
+from diel.worker.attempt.staging import on_this_node
+from diel.worker.context import Context
+from diel.worker.staging.disk import leave_notes
+from diel.workflow.modules.beside import imports_beyond, keep_notes
+from diel.workflow.modules.sources import digest_of_bytes
 
 
 def main() -> None:

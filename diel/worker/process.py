@@ -19,19 +19,42 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from diel.artifacts import Artifacts, FileChanged, Outputs, Values
-from diel.attempt.block import limits_of, own_block, own_node, pin_gpus
-from diel.attempt.bundle import Bundle, BundleReport, Failure, Request, Work
-from diel.attempt.capture import Capture, read_tail
-from diel.attempt.command import launch, made_files, made_values, run_command
-from diel.attempt.environment import surround
-from diel.attempt.function import EDITED, call, call_apart
-from diel.attempt.ipc import SPENT, is_cut
-from diel.attempt.reaper import LEFT, OomKills, adopt, has_children, is_full, killer_of, message_of_mpiexec
-from diel.attempt.staging import Drain, disk_of, late_notes, open_drain, record_of, shard_environment, stage
-from diel.attempt.stream import held_to_streams, stream_environment
-from diel.attempt.surrogate import Consulted, ask
-from diel.attempt.surroundings import (
+from diel.base.errors import DielError, JournalError, NotBegun
+from diel.base.paths import RunPaths, task_dir_name
+from diel.base.states import FailureClass
+from diel.store.artifacts import Artifacts, FileChanged, Outputs, Values
+from diel.store.journal.segment import SegmentWriter, worker_segment_name
+from diel.store.project.lease import birth_of
+from diel.store.project.requests import ALL, fenced
+from diel.streams.services.endpoint import notes_of, variables
+from diel.worker.attempt.block import limits_of, own_block, own_node, pin_gpus
+from diel.worker.attempt.bundle import Bundle, BundleReport, Failure, Request, Work
+from diel.worker.attempt.capture import Capture, read_tail
+from diel.worker.attempt.command import launch, made_files, made_values, run_command
+from diel.worker.attempt.environment import surround
+from diel.worker.attempt.function import EDITED, call, call_apart
+from diel.worker.attempt.ipc import SPENT, is_cut
+from diel.worker.attempt.reaper import (
+    LEFT,
+    OomKills,
+    adopt,
+    has_children,
+    is_full,
+    killer_of,
+    message_of_mpiexec,
+)
+from diel.worker.attempt.staging import (
+    Drain,
+    disk_of,
+    late_notes,
+    open_drain,
+    record_of,
+    shard_environment,
+    stage,
+)
+from diel.worker.attempt.stream import held_to_streams, stream_environment
+from diel.worker.attempt.surrogate import Consulted, ask
+from diel.worker.attempt.surroundings import (
     Surroundings,
     Variables,
     held_to_files,
@@ -39,21 +62,14 @@ from diel.attempt.surroundings import (
     search_path,
     write_rendered,
 )
-from diel.attempt.usage import begin_peak
-from diel.attempt.watchdog import RunningAttempt, Watchdog
-from diel.errors import DielError, JournalError, NotBegun
-from diel.journal.segment import SegmentWriter, worker_segment_name
-from diel.modules.beside import changed_in_place, executed_by, imports_beyond
-from diel.paths import RunPaths, task_dir_name
-from diel.project.lease import birth_of
-from diel.project.requests import ALL, fenced
-from diel.services.endpoint import notes_of, variables
-from diel.staging.disk import Brought, StagingError, release
-from diel.states import FailureClass
+from diel.worker.attempt.usage import begin_peak
+from diel.worker.attempt.watchdog import RunningAttempt, Watchdog
+from diel.worker.staging.disk import Brought, StagingError, release
+from diel.workflow.modules.beside import changed_in_place, executed_by, imports_beyond
 
 if TYPE_CHECKING:
-    from diel.journal import records
-    from diel.journal.records import Done, Fail, Record
+    from diel.store.journal import records
+    from diel.store.journal.records import Done, Fail, Record
 
 WITH_RANKS = {"SLURM_KILL_BAD_EXIT": "1"}
 """Options of launchers if the site gives no others: a rank that dies ends its task, as with mpiexec."""
@@ -116,7 +132,7 @@ class Worker:
     def run(self, bundle: Bundle) -> BundleReport:
         """Run a bundle's tasks until they are done, its time slice is over, or its controller is gone."""
         if bundle.imports:
-            from diel.modules.beside import absent  # only the first workers of a pool are asked
+            from diel.workflow.modules.beside import absent  # only the first workers of a pool are asked
 
             if missing := absent(bundle.imports):
                 return BundleReport(self.segment.name, self.segment.size, (), missing, sys.executable)
@@ -393,8 +409,8 @@ class Worker:
             kind, message = self._diagnose(attempt.work, failure, tail)
             record = fail_record(attempt, self._number, Failure(kind, message, failure.exit_code), tail)
             if kind != FailureClass.CANCELLED:
-                from diel.expressions.shell import misplaced  # here: only for what failed
                 from diel.worker.headline import END, headline, written  # its table costs a start-up 20 ms
+                from diel.workflow.expressions.shell import misplaced  # here: only for what failed
 
                 texts = written(attempt.task_dir, request.command or (), request.outputs.values())
                 ends = read_tail(2, END), read_tail(1, END)

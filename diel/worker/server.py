@@ -16,8 +16,8 @@ import traceback
 from socket import recv_fds, socket
 from typing import NoReturn
 
-from diel.attempt.ipc import hold, receive, send
-from diel.errors import DielError
+from diel.base.errors import DielError
+from diel.worker.attempt.ipc import hold, receive, send
 from diel.worker.die_with_parent import tie
 from diel.worker.process import begin, run_bundle
 

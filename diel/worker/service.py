@@ -15,22 +15,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from diel.artifacts import Outputs
-from diel.attempt.addresses import interfaces
-from diel.attempt.bundle import Failure
-from diel.attempt.command import find_program, meaning, start, write_inputs
-from diel.attempt.function import write_call
-from diel.attempt.ipc import is_cut
-from diel.attempt.leftovers import end_left
-from diel.attempt.reaper import kill_marked, signal_group
-from diel.attempt.watchdog import RunningAttempt, Watchdog
-from diel.carried import PYTHON
-from diel.context import Context
-from diel.errors import counted
-from diel.files import put
-from diel.paths import RunPaths
-from diel.services.client import in_url
-from diel.services.endpoint import (
+from diel.base.carried import PYTHON
+from diel.base.errors import counted
+from diel.base.files import put
+from diel.base.paths import RunPaths
+from diel.base.states import FailureClass
+from diel.store.artifacts import Outputs
+from diel.streams.services.client import in_url
+from diel.streams.services.endpoint import (
     INPUTS,
     STOP,
     Endpoint,
@@ -40,12 +32,20 @@ from diel.services.endpoint import (
     read_token,
     write_endpoint,
 )
-from diel.states import FailureClass
+from diel.worker.attempt.addresses import interfaces
+from diel.worker.attempt.bundle import Failure
+from diel.worker.attempt.command import find_program, meaning, start, write_inputs
+from diel.worker.attempt.function import write_call
+from diel.worker.attempt.ipc import is_cut
+from diel.worker.attempt.leftovers import end_left
+from diel.worker.attempt.reaper import kill_marked, signal_group
+from diel.worker.attempt.watchdog import RunningAttempt, Watchdog
+from diel.worker.context import Context
 
 if TYPE_CHECKING:
-    from diel.journal import records
-    from diel.journal.records import Record
-    from diel.spec import Ready, Service
+    from diel.store.journal import records
+    from diel.store.journal.records import Record
+    from diel.workflow.models import Ready, Service
 
 TICK = 0.1
 """Seconds between two looks at the process and at the controller's wishes."""

@@ -79,7 +79,7 @@ def _status_of(child: int, name: str, key: bytes, unknown: int = 0) -> int:
 
 
 def _moved(child: int) -> tuple[int, int]:
-    """Return bytes that it read and wrote: see diel/attempt/usage.py."""
+    """Return bytes that it read and wrote: see diel/worker/attempt/usage.py."""
     try:
         with open(f"/proc/{child}/io", "rb") as file:
             words = file.read().split()

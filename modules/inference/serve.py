@@ -6,7 +6,7 @@
         inputs: {model: train.model}
         service: {ready: {http: /health}, replicas: 2}
 
-POST /predict   rows in, predictions out: JSON, or an array as its bytes (see `diel.services.client`)
+POST /predict   rows in, predictions out: JSON, or an array as its bytes (see `diel.streams.services.client`)
 POST /reload    a newer model, which later requests get; none is dropped
 GET  /health    without a token: whether it takes requests
 GET  /metrics   requests, batches and their times, in Prometheus' text format

@@ -19,7 +19,7 @@ from pydantic import Field
 
 import diel
 from diel import pytorch
-from diel.pytorch import parallel as spread
+from diel.ml.pytorch import parallel as spread
 
 if TYPE_CHECKING:  # diel reads annotations as text
     from mpi4py import MPI

@@ -9,8 +9,8 @@ from typing import Any
 import numpy
 import pytest
 
-from diel.artifacts import collect_files, collect_returned
-from diel.spec import Output
+from diel.store.artifacts import collect_files, collect_returned
+from diel.workflow.models import Output
 
 Take = Callable[..., tuple[dict[str, Any], dict[str, dict[str, Any]]]]
 Hold = Callable[..., None]

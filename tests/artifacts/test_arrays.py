@@ -10,10 +10,10 @@ from typing import Any
 import numpy
 import pytest
 
-from diel.artifacts import Artifact, arrays, artifact, collect_returned, content
-from diel.artifacts.arrays import open_array, open_arrays
-from diel.errors import ModuleError
-from diel.spec import Output
+from diel.base.errors import ModuleError
+from diel.store.artifacts import Artifact, arrays, artifact, collect_returned, content
+from diel.store.artifacts.arrays import open_array, open_arrays
+from diel.workflow.models import Output
 
 LARGE = numpy.arange(600_000, dtype=numpy.float64).reshape(200, 1000, 3)
 

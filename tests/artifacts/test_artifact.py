@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diel.artifacts import artifact, collect_returned, content, digest_of
-from diel.artifacts.artifact import entries_below, files_below
-from diel.errors import ModuleError
+from diel.base.errors import ModuleError
+from diel.store.artifacts import artifact, collect_returned, content, digest_of
+from diel.store.artifacts.artifact import entries_below, files_below
 from tests.artifacts.conftest import Take
 
 

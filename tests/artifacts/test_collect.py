@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy
 import pytest
 
-from diel.artifacts import collect_files, collect_returned
-from diel.errors import ModuleError
-from diel.spec import Output
+from diel.base.errors import ModuleError
+from diel.store.artifacts import collect_files, collect_returned
+from diel.workflow.models import Output
 from tests.artifacts.conftest import Take
 
 # --- values -------------------------------------------------------------------------------------

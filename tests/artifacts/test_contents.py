@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-import diel.formats.node
-from diel.artifacts import collect_files
-from diel.errors import ModuleError
-from diel.spec import Output
+import diel.base.formats.node
+from diel.base.errors import ModuleError
+from diel.store.artifacts import collect_files
+from diel.workflow.models import Output
 from tests.formats.made import make
 
 NAN = float("nan")
@@ -85,8 +85,8 @@ def test_a_broken_promise_says_what_was_found(
 def test_numbers_are_not_read_for_a_shape(
     task_dir: Path, run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(diel.formats.node, "sliced", None)
-    monkeypatch.setattr("diel.formats.store.sliced", None)
+    monkeypatch.setattr(diel.base.formats.node, "sliced", None)
+    monkeypatch.setattr("diel.base.formats.store.sliced", None)
     hold(task_dir, run_dir, "a.h5", inside="/grid", shape=[2, 3], dtype="float32")
 
 

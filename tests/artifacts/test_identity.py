@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from diel.artifacts import Artifact, ReadFiles, differences, is_same, text_of
-from diel.artifacts.artifact import describe, identities_below
+from diel.store.artifacts import Artifact, ReadFiles, differences, is_same, text_of
+from diel.store.artifacts.artifact import describe, identities_below
 
 Edit = Callable[[Path], object]
 
@@ -106,7 +106,7 @@ def test_of_a_directory_only_files_that_changed_are_read(run: Path, monkeypatch:
         read.append(name)
         return 0, ""
 
-    monkeypatch.setattr("diel.artifacts.identity.member_content", member)
+    monkeypatch.setattr("diel.store.artifacts.identity.member_content", member)
     (path / "a").touch()
     changes(path, entry)
     assert read == ["a"]
@@ -138,12 +138,12 @@ def test_a_change_within_the_same_tick_is_found_by_its_content(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, entry = described(run, "out.txt")
-    monkeypatch.setattr("diel.artifacts.identity.TICK", 10**18)
+    monkeypatch.setattr("diel.store.artifacts.identity.TICK", 10**18)
     held = ReadFiles({"x": [Artifact(str(path), entry["digest"], identity=entry["identity"])]})
     assert held.look(ended=False) == ""
     path.write_text("two\n")  # a coarse clock leaves all times as they were
     monkeypatch.setattr(
-        "diel.artifacts.identity.identity_of", lambda _: (entry["identity"], path.stat().st_ctime_ns)
+        "diel.store.artifacts.identity.identity_of", lambda _: (entry["identity"], path.stat().st_ctime_ns)
     )
     assert "other content" in held.look(ended=True)
 
@@ -159,7 +159,7 @@ def test_a_directory_that_many_tasks_read_is_looked_at_once_a_task(
     looks: list[Path] = []
     reads = {"x": Artifact(str(path), entry["digest"], identity=entry["identity"])}
     for place in ("artifact", "identity"):
-        monkeypatch.setattr(f"diel.artifacts.{place}.identities_below", counting(looks))
+        monkeypatch.setattr(f"diel.store.artifacts.{place}.identities_below", counting(looks))
     for _ in range(3):
         held = ReadFiles(reads)
         assert held.look(ended=False) == held.look(ended=True) == ""

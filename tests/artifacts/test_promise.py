@@ -11,9 +11,9 @@ from typing import Any
 import numpy
 import pytest
 
-from diel.artifacts import check_values, collect_files, collect_returned
-from diel.errors import ModuleError
-from diel.spec import Output
+from diel.base.errors import ModuleError
+from diel.store.artifacts import check_values, collect_files, collect_returned
+from diel.workflow.models import Output
 from tests.artifacts.conftest import Hold
 
 

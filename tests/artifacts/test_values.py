@@ -12,8 +12,8 @@ from typing import Any
 import numpy
 import pytest
 
-from diel.artifacts import MAX_VALUES, collect_result, collect_returned
-from diel.errors import ModuleError
+from diel.base.errors import ModuleError
+from diel.store.artifacts import MAX_VALUES, collect_result, collect_returned
 from tests.artifacts.conftest import Take
 
 NUMPY = [

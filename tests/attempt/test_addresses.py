@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from diel.attempt import addresses as module
-from diel.attempt.addresses import addresses, interfaces
-from diel.errors import UsageError
+from diel.base.errors import UsageError
+from diel.worker.attempt import addresses as module
+from diel.worker.attempt.addresses import addresses, interfaces
 
 
 @pytest.fixture

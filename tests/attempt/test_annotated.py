@@ -9,9 +9,9 @@ from typing import Any
 import numpy
 import pytest
 
-from diel.attempt.annotated import hold_arguments
-from diel.errors import ModuleError
-from diel.modules.catalogue import find, load_function
+from diel.base.errors import ModuleError
+from diel.worker.attempt.annotated import hold_arguments
+from diel.workflow.modules.catalogue import find, load_function
 from tests.throwaway import Project
 
 HEAD = """

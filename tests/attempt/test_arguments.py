@@ -9,12 +9,12 @@ from typing import Any
 import numpy
 import pytest
 
-from diel.artifacts import Artifact
-from diel.attempt.arguments import arguments
-from diel.context import Context
-from diel.errors import ModuleError
-from diel.modules.catalogue import find, load_function
-from diel.units import Conversion
+from diel.base.errors import ModuleError
+from diel.base.units import Conversion
+from diel.store.artifacts import Artifact
+from diel.worker.attempt.arguments import arguments
+from diel.worker.context import Context
+from diel.workflow.modules.catalogue import find, load_function
 from tests.worker.bench import request
 
 HEAD = "from __future__ import annotations\nfrom pathlib import Path\nimport functools\nimport numpy as np\n"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from diel.attempt.block import MARGIN, BlockHere, Limits, limits_of, own_block, pin_gpus, with_hosts
-from diel.attempt.bundle import Work
+from diel.worker.attempt.block import MARGIN, BlockHere, Limits, limits_of, own_block, pin_gpus, with_hosts
+from diel.worker.attempt.bundle import Work
 
 
 def work(**keys: Any) -> Work:

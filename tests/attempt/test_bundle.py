@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pickle
 
-from diel.attempt.bundle import Bundle, Failure, Work
-from diel.spec import Resources
+from diel.worker.attempt.bundle import Bundle, Failure, Work
+from diel.workflow.models import Resources
 from tests.worker.bench import request
 
 WORK = Work("s", None, {}, None, (), 1, memory=2**20, walltime=60.0)

@@ -9,7 +9,7 @@ from pathlib import Path
 PROGRAM = """
 import os, sys
 from pathlib import Path
-from diel.attempt.capture import Capture, read_tail
+from diel.worker.attempt.capture import Capture, read_tail
 
 folder = Path(sys.argv[1])
 def state():

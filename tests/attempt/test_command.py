@@ -10,12 +10,12 @@ from typing import Any
 import psutil
 import pytest
 
-from diel.attempt.bundle import Failure, Work
-from diel.attempt.command import meaning, run_command
-from diel.attempt.surroundings import Surroundings
-from diel.attempt.watchdog import RunningAttempt, Watchdog
-from diel.paths import RunPaths
-from diel.states import FailureClass
+from diel.base.paths import RunPaths
+from diel.base.states import FailureClass
+from diel.worker.attempt.bundle import Failure, Work
+from diel.worker.attempt.command import meaning, run_command
+from diel.worker.attempt.surroundings import Surroundings
+from diel.worker.attempt.watchdog import RunningAttempt, Watchdog
 from tests.descendants import alive
 from tests.throwaway import wait_for
 from tests.worker.bench import request

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from diel.artifacts.promise import check_table
-from diel.attempt import extraction
-from diel.attempt.extraction import extract
-from diel.errors import ModuleError
-from diel.spec import Output
-from diel.spec.forms.rows import read_points
-from diel.spec.model import plain
+from diel.base.errors import ModuleError
+from diel.store.artifacts.promise import check_table
+from diel.worker.attempt import extraction
+from diel.worker.attempt.extraction import extract
+from diel.workflow.models import Output
+from diel.workflow.models.forms.rows import read_points
+from diel.workflow.models.model import plain
 
 SCF = """     total energy              =     -15.10 Ry
 !    total energy              =     -15.84 Ry

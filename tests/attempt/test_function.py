@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from diel.artifacts import Artifact
-from diel.attempt.bundle import Failure, Work
-from diel.attempt.function import call
-from diel.context import Context
-from diel.modules.catalogue import find
-from diel.states import FailureClass
+from diel.base.states import FailureClass
+from diel.store.artifacts import Artifact
+from diel.worker.attempt.bundle import Failure, Work
+from diel.worker.attempt.function import call
+from diel.worker.context import Context
+from diel.workflow.modules.catalogue import find
 from tests.worker.bench import Bench, request, worker_bench
 
 
@@ -58,7 +58,7 @@ def test_a_function_gets_what_it_asks_for(tmp_path: Path) -> None:
         ("raise MemoryError", FailureClass.OOM, "MemoryError"),
         ("raise diel.Interrupted('saved')", FailureClass.INTERRUPTED, "saved"),
         (
-            "from diel.errors import StreamLost; raise StreamLost('gone')",
+            "from diel.base.errors import StreamLost; raise StreamLost('gone')",
             FailureClass.NODE,
             "StreamLost: gone",
         ),

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from diel.attempt import gpus
-from diel.attempt.gpus import Gpus
-from diel.attempt.usage import Usage
-from diel.status.stage import stage_usage_text, used_text
+from diel.observe.status.stage import stage_usage_text, used_text
+from diel.worker.attempt import gpus
+from diel.worker.attempt.gpus import Gpus
+from diel.worker.attempt.usage import Usage
 
 MIB = 1 << 20
 
@@ -83,7 +83,7 @@ class Nvml:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     """The time, in seconds: a list with one number."""
     now = [0.0]
-    monkeypatch.setattr("diel.attempt.gpus.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("diel.worker.attempt.gpus.time.monotonic", lambda: now[0])
     yield now
     monkeypatch.undo()
 
@@ -159,7 +159,7 @@ def test_a_driver_that_goes_leaves_nothing_behind(clock: list[float], trouble: t
 
 def test_an_attempts_record_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
     nvml = Nvml([Device([Process(os.getpid(), 3 * MIB)], 100)])
-    monkeypatch.setattr("diel.attempt.usage.library", lambda: nvml)
+    monkeypatch.setattr("diel.worker.attempt.usage.library", lambda: nvml)
     usage = Usage()
     usage.begin(Path(__file__))
     usage.look(os.getpid())

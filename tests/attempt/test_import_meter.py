@@ -99,7 +99,7 @@ def f() -> dict:
 
 
 def test_nothing_that_a_module_holds_is_asked_what_it_is(tmp_path: Path) -> None:
-    from diel.attempt.import_meter import _needed
+    from diel.worker.attempt.import_meter import _needed
 
     path = tmp_path / "shy.py"
     path.write_text(SHY)

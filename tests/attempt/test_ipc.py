@@ -8,7 +8,7 @@ import resource
 
 import pytest
 
-from diel.attempt.ipc import is_readable
+from diel.worker.attempt.ipc import is_readable
 
 
 def test_a_process_with_many_files_hears_of_its_workers_too() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from diel.attempt.launcher import NOT_HERE, is_at_home
+from diel.worker.attempt.launcher import NOT_HERE, is_at_home
 from tests.cluster.cluster import Cluster
 from tests.throwaway import Project, Run, wait_for
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.attempt.mpi import MPICH, OPEN_MPI, launcher_of, library_of, starter_of
+from diel.worker.attempt.mpi import MPICH, OPEN_MPI, launcher_of, library_of, starter_of
 from tests.cluster.cluster import Cluster
 from tests.throwaway import Project, Run
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from diel.attempt.reaper import (
+from diel.site.scheduler import scheduler_named
+from diel.worker.attempt.reaper import (
     LEAST,
     OomKills,
     end_marked,
@@ -24,7 +25,6 @@ from diel.attempt.reaper import (
     message_of_mpiexec,
     signal_group,
 )
-from diel.scheduler import scheduler_named
 from tests.descendants import gone
 
 MARK = "DIEL_TASK_DIR"
@@ -89,7 +89,7 @@ def test_one_that_has_stopped_is_killed_too(children: Children) -> None:
 
 def test_the_caller_and_its_ancestors_are_spared(children: Children, monkeypatch: pytest.MonkeyPatch) -> None:
     code = (
-        "import os\nfrom diel.attempt.reaper import kill_marked\n"
+        "import os\nfrom diel.worker.attempt.reaper import kill_marked\n"
         f"kill_marked({MARK!r}, '/tasks/1')\nprint(os.getppid())"
     )
     script = f'{sys.executable} -c "{code}"; echo still here'
@@ -106,7 +106,7 @@ def test_a_group_that_is_gone_is_no_error() -> None:
 
 def test_all_descendants_of_this_process_end() -> None:
     code = (
-        "import subprocess, psutil\nfrom diel.attempt.reaper import kill_children\n"
+        "import subprocess, psutil\nfrom diel.worker.attempt.reaper import kill_children\n"
         "children = [subprocess.Popen(['sh', '-c', 'sleep 600 & sleep 600']) for _ in range(2)]\n"
         "import time\n"
         "while len(psutil.Process().children(recursive=True)) < 6: time.sleep(0.01)\n"

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from diel.attempt import extraction
-from diel.attempt.bundle import Bundle, Request, StagedTask, Staging, Work
-from diel.attempt.staging import Drain, open_drain
-from diel.attempt.watchdog import RunningAttempt
-from diel.errors import JournalError
-from diel.journal.segment import SegmentWriter
-from diel.spec import Output
-from diel.spec.model import plain
-from diel.staging.item import Local
+from diel.base.errors import JournalError
+from diel.store.journal.segment import SegmentWriter
+from diel.worker.attempt import extraction
+from diel.worker.attempt.bundle import Bundle, Request, StagedTask, Staging, Work
+from diel.worker.attempt.staging import Drain, open_drain
+from diel.worker.attempt.watchdog import RunningAttempt
 from diel.worker.process import Worker, run_bundle
+from diel.worker.staging.item import Local
+from diel.workflow.models import Output
+from diel.workflow.models.model import plain
 from tests.record import as_record
 from tests.staging.copies import in_another_process
 from tests.throwaway import wait_for

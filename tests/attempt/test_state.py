@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from diel.attempt import state
+from diel.worker.attempt import state
 from tests.throwaway import Project
 
 SPOILER = """

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from diel.attempt.bundle import Failure, Request, Work
-from diel.attempt.stream import class_of, close_streams, held_to_streams, stream_environment
-from diel.context import Context
-from diel.errors import StreamBroken, StreamError, StreamLost
-from diel.states import FailureClass
+from diel.base.errors import StreamBroken, StreamError, StreamLost
+from diel.base.states import FailureClass
 from diel.streams.client import Connection, connect
+from diel.worker.attempt.bundle import Failure, Request, Work
+from diel.worker.attempt.stream import class_of, close_streams, held_to_streams, stream_environment
+from diel.worker.context import Context
 from tests.streams.served import Served
 from tests.worker.bench import request
 

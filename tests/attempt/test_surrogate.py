@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from diel.attempt.bundle import Question, Request, Work
-from diel.attempt.surrogate import Consulted, ask
-from diel.paths import RunPaths
-from diel.services.endpoint import Endpoint, endpoint_file, make_token, write_endpoint
-from diel.spec import Output, Surrogate
+from diel.base.paths import RunPaths
+from diel.streams.services.endpoint import Endpoint, endpoint_file, make_token, write_endpoint
+from diel.worker.attempt.bundle import Question, Request, Work
+from diel.worker.attempt.surrogate import Consulted, ask
+from diel.workflow.models import Output, Surrogate
 from tests.record import as_record
 from tests.throwaway import wait_for
 

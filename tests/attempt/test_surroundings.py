@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from diel.attempt.surroundings import Surroundings
-from diel.paths import RunPaths
+from diel.base.paths import RunPaths
+from diel.worker.attempt.surroundings import Surroundings
 from tests.throwaway import Project
 
 

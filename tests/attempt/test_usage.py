@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from diel.attempt.bundle import Work
-from diel.attempt.command import spawn
-from diel.attempt.usage import Usage, descendants
-from diel.attempt.watchdog import RunningAttempt, Watchdog
-from diel.paths import RunPaths
+from diel.base.paths import RunPaths
+from diel.worker.attempt.bundle import Work
+from diel.worker.attempt.command import spawn
+from diel.worker.attempt.usage import Usage, descendants
+from diel.worker.attempt.watchdog import RunningAttempt, Watchdog
 from tests.throwaway import Project, Record, wait_for
 from tests.worker.bench import request
 
@@ -31,7 +31,7 @@ def python(*lines: str) -> int:
 
 COUNTING = """
 import json, os, sys
-from diel.attempt.usage import Usage
+from diel.worker.attempt.usage import Usage
 usage = Usage()
 child = os.posix_spawn("/bin/sh", ["sh", "-c", sys.argv[1] + ' -c "$0"; true', sys.argv[2]], os.environ)
 os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)

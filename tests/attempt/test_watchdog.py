@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from diel.attempt.block import BlockHere, limits_of
-from diel.attempt.bundle import Failure, Work
-from diel.attempt.command import spawn
-from diel.attempt.watchdog import EXIT_CODE, RunningAttempt, Watchdog, _out_of_time, memory_of
-from diel.context import Context
-from diel.errors import JournalError
-from diel.paths import RunPaths
-from diel.project.requests import Cancel, ask_cancel
-from diel.states import FailureClass
+from diel.base.errors import JournalError
+from diel.base.paths import RunPaths
+from diel.base.states import FailureClass
+from diel.store.project.requests import Cancel, ask_cancel
+from diel.worker.attempt.block import BlockHere, limits_of
+from diel.worker.attempt.bundle import Failure, Work
+from diel.worker.attempt.command import spawn
+from diel.worker.attempt.watchdog import EXIT_CODE, RunningAttempt, Watchdog, _out_of_time, memory_of
+from diel.worker.context import Context
 from tests.throwaway import wait_for
 from tests.worker.bench import request
 
@@ -54,7 +54,7 @@ class Watched:
 
 @pytest.fixture
 def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
-    monkeypatch.setattr("diel.attempt.watchdog.GRACE", 0.2)
+    monkeypatch.setattr("diel.worker.attempt.watchdog.GRACE", 0.2)
     monkeypatch.chdir(tmp_path)
     return Watched(tmp_path)
 
@@ -72,7 +72,7 @@ def test_a_program_that_ignores_its_timeout_is_killed(watched: Watched) -> None:
 def test_a_look_that_goes_wrong_is_not_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk may be full as the rest of a bundle is handed back: the timeout of its task holds all the same."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("diel.attempt.watchdog.RELEASE_AFTER", 0.0)
+    monkeypatch.setattr("diel.worker.attempt.watchdog.RELEASE_AFTER", 0.0)
     watched = Watched(tmp_path)
 
     def release() -> None:
@@ -85,9 +85,9 @@ def test_a_look_that_goes_wrong_is_not_the_last(tmp_path: Path, monkeypatch: pyt
 def test_a_function_ends_with_its_worker_where_its_failure_cannot_be_written(tmp_path: Path) -> None:
     text = (
         "import sys, time\nfrom pathlib import Path\n"
-        "from diel.attempt.watchdog import RunningAttempt, Watchdog\n"
-        "from diel.attempt.bundle import Work\nfrom diel.errors import JournalError\n"
-        "from diel.paths import RunPaths\nfrom tests.worker.bench import request\n"
+        "from diel.worker.attempt.watchdog import RunningAttempt, Watchdog\n"
+        "from diel.worker.attempt.bundle import Work\nfrom diel.base.errors import JournalError\n"
+        "from diel.base.paths import RunPaths\nfrom tests.worker.bench import request\n"
         "def give_up(_):\n    raise JournalError('no space left on device')\n"
         "dog = Watchdog(RunPaths(Path(sys.argv[1])), lambda: None, give_up)\n"
         "dog.begin(RunningAttempt(Work('s', object(), {}, 0.2, (), 1), request(0), sys.argv[1]))\n"
@@ -125,7 +125,7 @@ def test_a_cancelled_task_is_killed_though_the_requests_cannot_be_read_again(
     def unreadable(paths: RunPaths) -> list[Cancel]:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("diel.attempt.watchdog.read_cancels", unreadable)
+    monkeypatch.setattr("diel.worker.attempt.watchdog.read_cancels", unreadable)
 
     def cancel() -> None:
         wait_for((tmp_path / "begun").exists)

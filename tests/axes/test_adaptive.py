@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from diel.axes.adaptive import Adaptive, Standing, adaptive_axes
-from diel.journal.snapshot import read_run
-from diel.spec import Choice
-from diel.states import TrialState
+from diel.base.states import TrialState
+from diel.store.journal.snapshot import read_run
+from diel.tasks.points.adaptive import Adaptive, Standing, adaptive_axes
+from diel.workflow.models import Choice
 from tests.searched import LOOP, MATERIALS, SEARCH, Searched, loop, search
 
 

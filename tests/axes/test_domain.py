@@ -8,7 +8,7 @@ from math import prod
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diel.axes.domain import Domain, Origins, make_domain
+from diel.tasks.points.domain import Domain, Origins, make_domain
 
 Setup = tuple[tuple[str, ...], dict[str, int], dict[str, Origins]]
 Row = dict[str, int]

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from diel.axes.domain import Domain, Origins, make_domain
-from diel.axes.shared import shared
-from diel.spec.forms.axis import Points
+from diel.tasks.points.domain import Domain, Origins, make_domain
+from diel.tasks.points.shared import shared
+from diel.workflow.models.forms.axis import Points
 
 DEPTH = Points(("depth",), ([1.0, 2.5, 3.0],))
 SEED = Points(("seed",), (range(4),))

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from diel.journal.snapshot import read_run
+from diel.store.journal.snapshot import read_run
 from tests.handmade import Handmade
 
 TASKS, WORKERS, NODES = 1_000_000, 32, 4

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy
 
 from diel import tabular
-from diel.services.client import ServiceClient, ServiceError
+from diel.streams.services.client import ServiceClient, ServiceError
 
 ROOT = Path(__file__).resolve().parents[2]
 CLIENTS = 32

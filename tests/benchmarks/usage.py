@@ -50,7 +50,7 @@ def usage(runs: int, show: Callable[[str, str, str], None]) -> None:
             for part in ("diel", "schedulers"):
                 ignored = shutil.ignore_patterns("__pycache__")
                 shutil.copytree(CHECKOUT / part, copy / part, ignore=ignored)
-        with open(copies[1] / "diel/attempt/usage.py", "a", encoding="utf-8") as file:
+        with open(copies[1] / "diel/worker/attempt/usage.py", "a", encoding="utf-8") as file:
             file.write(WITHOUT)
         for what, stage in (("`true`", 'command: ["true"]'), ("no-op Python tasks", "module: noop")):
             folder = place / what.strip("`").replace(" ", "-")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from diel.base.paths import RunPaths
 from diel.controller.start import create
-from diel.paths import RunPaths
-from diel.plan import Plan, prepare
-from diel.scheduler.slurm import Slurm
+from diel.planning.plan import Plan, prepare
+from diel.site.scheduler.slurm import Slurm
 
 SITE = """
 name: cluster

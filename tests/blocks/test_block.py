@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from diel.blocks.block import WAITED, WORTH, Block, is_idle, wants_block
-from diel.scheduler import JobState
-from diel.site import Shape
+from diel.backends.blocks.block import WAITED, WORTH, Block, is_idle, wants_block
+from diel.site.scheduler import JobState
+from diel.site.shape import Shape
 
 SHAPE = Shape("cpu", 0, 1)
 NOW = 1000.0

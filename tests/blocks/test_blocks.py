@@ -11,22 +11,23 @@ from typing import Any
 
 import pytest
 
-from diel.attempt.bundle import Bundle, Work
-from diel.blocks.block import Block, Outlook
-from diel.blocks.blocks import BARREN, REFUSALS, BlockMonitor, Blocks, Imports
-from diel.blocks.requester import Agent, BlockQueued, BlockRefused, BlockRequester, Heard, Silent
-from diel.blocks.script import ATTENDED, NeverRuns
-from diel.check import check
+from diel.backends.blocks.block import Block, Outlook
+from diel.backends.blocks.blocks import BARREN, REFUSALS, BlockMonitor, Blocks, Imports
+from diel.backends.blocks.requester import Agent, BlockQueued, BlockRefused, BlockRequester, Heard, Silent
+from diel.backends.blocks.script import ATTENDED, NeverRuns
+from diel.backends.executors import Load
+from diel.base.errors import DielError
+from diel.base.paths import RunPaths
 from diel.controller.start import create
-from diel.errors import DielError
-from diel.executors import Load
-from diel.journal.segment import SegmentWriter, worker_segment_name
-from diel.paths import RunPaths
-from diel.plan import Plan, make_plan
-from diel.project.lease import take
-from diel.scheduler import JobState, JobStatus
-from diel.site import Shape, Site
+from diel.planning.check import check
+from diel.planning.plan import Plan, make_plan
+from diel.site.scheduler import JobState, JobStatus
+from diel.site.shape import Shape
+from diel.site.site import Site
+from diel.store.journal.segment import SegmentWriter, worker_segment_name
+from diel.store.project.lease import take
 from diel.tasks.ledger import Ledger
+from diel.worker.attempt.bundle import Bundle, Work
 from tests.pretend import Pretend
 from tests.throwaway import wait_for
 
@@ -138,7 +139,7 @@ def second(plan: Plan, paths: RunPaths, monkeypatch: pytest.MonkeyPatch) -> Iter
     monkeypatch.setattr(BlockRequester, "renew", lambda self, block: block.job)
     monkeypatch.setattr(BlockRequester, "ask", lambda self, block: "999")
     monkeypatch.setattr(BlockRequester, "start", lambda self: None)
-    monkeypatch.setattr("diel.project.lease.is_alive", lambda lease, age: False)
+    monkeypatch.setattr("diel.store.project.lease.is_alive", lambda lease, age: False)
     found = Second(plan, paths)
     yield found
     found.close()
@@ -161,7 +162,7 @@ def test_one_whose_nodes_are_to_come_over_is_waited_for(
     for _ in range(3):
         assert not second.is_given_back()
     assert second.blocks.left == ("100",)  # and no other is asked for meanwhile
-    monkeypatch.setattr("diel.blocks.blocks.COMING", 0.0)
+    monkeypatch.setattr("diel.backends.blocks.blocks.COMING", 0.0)
     wait_for(second.is_given_back)
     hand_out(second.blocks, 2, WORK, None)
 

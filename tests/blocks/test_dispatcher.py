@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from diel.attempt.bundle import Bundle
-from diel.blocks.dispatcher import FIRST_BUNDLE, MAX_BUNDLE, Dispatcher
-from diel.blocks.local import ThisMachine
-from diel.site import Shape
-from diel.states import TaskState
+from diel.backends.blocks.dispatcher import FIRST_BUNDLE, MAX_BUNDLE, Dispatcher
+from diel.backends.blocks.local import ThisMachine
+from diel.base.states import TaskState
+from diel.site.shape import Shape
 from diel.tasks.stage_run import StageRun
+from diel.worker.attempt.bundle import Bundle
 from tests.controller.bench import Bench
 
 FLOW = """

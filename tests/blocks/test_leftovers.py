@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from diel.blocks import leftovers
-from diel.blocks.block import Block
-from diel.blocks.leftovers import Leftovers, close, end_jobs
-from diel.errors import DielError
-from diel.journal.history import History
-from diel.journal.snapshot import read_run
-from diel.paths import RunPaths
-from diel.project.lease import newest_epoch, take
-from diel.project.submission import job_prefix
-from diel.scheduler import JobState
-from diel.site import Shape
-from diel.status.run import read_status
+from diel.backends.blocks import leftovers
+from diel.backends.blocks.block import Block
+from diel.backends.blocks.leftovers import Leftovers, close, end_jobs
+from diel.base.errors import DielError
+from diel.base.paths import RunPaths
+from diel.observe.status.run import read_status
+from diel.site.scheduler import JobState
+from diel.site.shape import Shape
+from diel.store.journal.history import History
+from diel.store.journal.snapshot import read_run
+from diel.store.project.lease import newest_epoch, take
+from diel.store.project.submission import job_prefix
 from diel.tasks.ledger import Ledger
 from tests.pretend import Pretend
 from tests.written import Written

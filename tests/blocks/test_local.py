@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import diel
-from diel.errors import DielError
+from diel.base.errors import DielError
 from tests.throwaway import Project
 
 SLOW = "import sys, time\nif 'diel.worker' in sys.orig_argv:\n    time.sleep({seconds})\n"
@@ -25,7 +25,7 @@ def slow_project(folder: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, 
 
 
 def test_what_a_run_waits_for_is_said_and_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("diel.blocks.local.LONG", 0.3)
+    monkeypatch.setattr("diel.backends.blocks.local.LONG", 0.3)
     project = slow_project(tmp_path, monkeypatch, 2, "60s")
     assert diel.run("flow.yaml", site="slow").state == "succeeded"
     told = [record["message"] for record in project.newest().records("trouble")]

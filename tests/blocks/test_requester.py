@@ -9,15 +9,22 @@ from typing import Any, TypeVar
 
 import pytest
 
-from diel.blocks.block import Block
-from diel.blocks.requester import Agent, BlockQueued, BlockRefused, BlockRequester, Heard, Silent
-from diel.blocks.script import block_job_name
-from diel.paths import RunPaths
-from diel.plan import Plan
-from diel.project.submission import job_prefix
-from diel.scheduler import JobState, JobStatus, Scheduler, SchedulerBusy, SchedulerRefused, scheduler_named
-from diel.scheduler.allocation import Inside
-from diel.site import Shape
+from diel.backends.blocks.block import Block
+from diel.backends.blocks.requester import Agent, BlockQueued, BlockRefused, BlockRequester, Heard, Silent
+from diel.backends.blocks.script import block_job_name
+from diel.base.paths import RunPaths
+from diel.planning.plan import Plan
+from diel.site.scheduler import (
+    JobState,
+    JobStatus,
+    Scheduler,
+    SchedulerBusy,
+    SchedulerRefused,
+    scheduler_named,
+)
+from diel.site.scheduler.allocation import Inside
+from diel.site.shape import Shape
+from diel.store.project.submission import job_prefix
 from tests.pretend import Pretend
 
 WORK = Shape("cpu", 0, 4)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from diel.blocks.block import Block
-from diel.blocks.script import (
+from diel.backends.blocks.block import Block
+from diel.backends.blocks.script import (
     NeverRuns,
     block_job,
     block_jobs,
@@ -16,11 +16,11 @@ from diel.blocks.script import (
     refuse_hopeless,
     try_out,
 )
-from diel.errors import UsageError
-from diel.paths import RunPaths
-from diel.plan import Plan
-from diel.scheduler import JobState, JobStatus, SchedulerRefused
-from diel.site import Shape
+from diel.base.errors import UsageError
+from diel.base.paths import RunPaths
+from diel.planning.plan import Plan
+from diel.site.scheduler import JobState, JobStatus, SchedulerRefused
+from diel.site.shape import Shape
 from tests.pretend import Pretend
 
 WORK, WIDE = Shape("cpu", 0, 4), Shape("cpu", 2, 1)
@@ -56,7 +56,7 @@ def test_a_node_learns_its_run_its_block_and_when_that_ends(plan: Plan, paths: R
         "export DIEL_BLOCK_END=$(( began + DIEL_BLOCK_WALLTIME ))",
     ):
         assert f"{line}\n" in text
-    assert text.rstrip().endswith("-m diel.executors.node pool --words")
+    assert text.rstrip().endswith("-m diel.backends.executors.node pool --words")
 
 
 def test_a_refusal_names_the_keys_of_the_site_file(plan: Plan) -> None:
@@ -71,7 +71,7 @@ def test_a_job_that_the_scheduler_would_refuse_is_refused_before_there_is_a_run(
 ) -> None:
     scheduler = Pretend()
     scheduler.refuses = "diel-trial"
-    monkeypatch.setattr("diel.blocks.script.scheduler_named", lambda name: scheduler)
+    monkeypatch.setattr("diel.backends.blocks.script.scheduler_named", lambda name: scheduler)
     with pytest.raises(NeverRuns, match="no such account"):
         try_out(plan, block_jobs(plan, workspace / "runs"))
     assert not (workspace / "runs").exists()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from diel.attempt.reaper import OomKills
+from diel.worker.attempt.reaper import OomKills
 from tests.campaign.descent import Descent, kill, told
 from tests.campaign.evidence import Outcome, breaches, outcome, said_by
 from tests.campaign.flows import MODULES, Flow

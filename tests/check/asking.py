@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from diel.check import Checked, check
-from diel.errors import Problem, SpecError
+from diel.base.errors import Problem, SpecError
+from diel.planning.check import Checked, check
 
 HEAD = "diel: 1\nname: w\n"
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from diel.check.command import remarks
-from diel.errors import SpecError
+from diel.base.errors import SpecError
+from diel.planning.check.command import remarks
 from tests.check.asking import checked, problems
 
 P = "${{ p }}"

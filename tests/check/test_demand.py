@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from diel.check import check
+from diel.base.errors import SpecError
 from diel.cli.commands.plan import lines_of
-from diel.errors import SpecError
-from diel.plan import Plan, make_plan
-from diel.site import Pool, Site
+from diel.planning.check import check
+from diel.planning.plan import Plan, make_plan
+from diel.site.site import Pool, Site
 
 MEASURED = """
 import resource, subprocess, sys

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.errors import SpecError
+from diel.base.errors import SpecError
 from tests.check.asking import checked, the_problem
 
 FLOW = """

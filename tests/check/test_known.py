@@ -6,7 +6,7 @@ from itertools import pairwise, product
 
 import pytest
 
-from diel.check.violations import _MOST_STEPS, spread
+from diel.planning.check.violations import _MOST_STEPS, spread
 
 
 @pytest.mark.parametrize("sizes", [(), (1,), (3, 4), (2, 0), (100, 200)])

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from diel.check import check
-from diel.check.launcher import here
-from diel.errors import SpecError
-from diel.plan import Plan, make_plan
-from diel.site import Site, find_site
+from diel.base.errors import SpecError
+from diel.planning.check import check
+from diel.planning.check.launcher import here
+from diel.planning.plan import Plan, make_plan
+from diel.site.find import find_site
+from diel.site.site import Site
 
 FLOW = """
     diel: 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from diel.check.remarks import column_lines, warnings
+from diel.planning.check.remarks import column_lines, warnings
 from tests.check.asking import checked
 from tests.handmade import Handmade
 

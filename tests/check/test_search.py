@@ -13,8 +13,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diel.check import check
-from diel.errors import SpecError
+from diel.base.errors import SpecError
+from diel.planning.check import check
 from tests.check.asking import HEAD, checked, the_problem
 
 HYPERPARAMETERS = """

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from diel.check import check
-from diel.errors import SpecError
-from diel.plan import Plan, make_plan
-from diel.site import Site
+from diel.base.errors import SpecError
+from diel.planning.check import check
+from diel.planning.plan import Plan, make_plan
+from diel.site.site import Site
 
 FLOW = """
 diel: 1

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from diel.check import check
-from diel.errors import UsageError
+from diel.base.errors import UsageError
+from diel.planning.check import check
 from tests.check.asking import HEAD, checked, problems, the_problem
 
 GOOD = """

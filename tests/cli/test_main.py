@@ -15,7 +15,7 @@ import pytest
 import diel
 from diel.cli import main
 from diel.cli.main import COMMANDS, cli
-from diel.site import find_site
+from diel.site.find import find_site
 from tests.cli.call import call
 from tests.handmade import Handmade
 from tests.record import as_record
@@ -145,7 +145,7 @@ def test_a_mistake_of_diels_is_told_as_one_and_not_as_a_damaged_journal(
     def fail(*_: object) -> None:
         raise KeyError("stages")
 
-    monkeypatch.setattr("diel.journal.history.History._commit", fail)
+    monkeypatch.setattr("diel.store.journal.history.History._commit", fail)
     said = call(capsys, "status", "w-1")
     assert said.code == 1
     assert "journal" not in said.err

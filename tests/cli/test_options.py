@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 import pytest
 
+from diel.base.errors import DielError
 from diel.cli.options import duration, put, runs_option, stacked
-from diel.errors import DielError
 
 
 def test_runs_are_where_the_environment_says_unless_an_option_does(monkeypatch: pytest.MonkeyPatch) -> None:

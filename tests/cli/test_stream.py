@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from diel.base.errors import DielError
 from diel.cli.commands.stream import Program
-from diel.errors import DielError
 from tests.cli.call import call
 from tests.throwaway import wait_for
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 import pytest
 
+from diel.base.errors import UsageError
 from diel.cli.target import FIRST, complete_stage, complete_task, is_file, run_and_rest
-from diel.errors import UsageError
 from tests.written import Written
 
 

@@ -17,11 +17,11 @@ from typing import Any
 import psutil
 import yaml
 
-from diel.journal.history import History
-from diel.journal.snapshot import read_run
-from diel.paths import RunPaths
-from diel.project.submission import job_prefix
-from diel.status.run import read_status
+from diel.base.paths import RunPaths
+from diel.observe.status.run import read_status
+from diel.store.journal.history import History
+from diel.store.journal.snapshot import read_run
+from diel.store.project.submission import job_prefix
 from tests.cluster.cluster import Cluster, Job
 from tests.descendants import alive
 from tests.throwaway import Project, Record, Run, wait_for

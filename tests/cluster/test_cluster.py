@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.site import find_site
+from diel.site.find import find_site
 from tests.cluster.cluster import Cluster, clean_up, new_folder
 from tests.cluster.daemon import wait_until
 from tests.cluster.sites import site_texts

@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from diel import api
-from diel.paths import RunPaths
-from diel.project.lease import newest_epoch
+from diel.base.paths import RunPaths
+from diel.store.project.lease import newest_epoch
 from tests.cluster.campaign import OnCluster, kill_controller
 from tests.cluster.cluster import Cluster
 from tests.throwaway import wait_for
@@ -37,7 +37,7 @@ GATED = """
         resources: {walltime: 5m}
       after: {after: [wait], command: "true"}
 """
-KEEPER = "diel.executors.node"
+KEEPER = "diel.backends.executors.node"
 
 
 @pytest.fixture

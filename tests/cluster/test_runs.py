@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from diel.paths import RunPaths
-from diel.results import RunReader
-from diel.results.attempts import advise
+from diel.base.paths import RunPaths
+from diel.observe.results import RunReader
+from diel.observe.results.attempts import advise
 from tests.cluster.campaign import OnCluster, fold, placed
 from tests.cluster.cluster import Cluster
 from tests.throwaway import Project, Record, Run, wait_for

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from diel.comparison.comparison import RunDiff, compare, comparison_document, comparison_lines
-from diel.results import RunReader
+from diel.observe.comparison.comparison import RunDiff, compare, comparison_document, comparison_lines
+from diel.observe.results import RunReader
 from tests.handmade import Handmade
 
 SWEEP = """

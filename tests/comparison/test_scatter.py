@@ -7,7 +7,7 @@ import random
 import pytest
 from scipy import stats
 
-from diel.comparison.scatter import paired, unpaired
+from diel.observe.comparison.scatter import paired, unpaired
 
 
 @pytest.mark.parametrize("count", [2, 6, 12, 25, 60, 500])

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from diel.comparison.trend import Measure, read_trend, trend_document, trend_lines, trend_table
-from diel.errors import UsageError
-from diel.page.comparison import trend_page
-from diel.values import sparkline
+from diel.base.errors import UsageError
+from diel.base.values import sparkline
+from diel.observe.comparison.trend import Measure, read_trend, trend_document, trend_lines, trend_table
+from diel.ui.page.comparison import trend_page
 from tests.comparison.test_comparison import sweep
 from tests.handmade import Handmade
 

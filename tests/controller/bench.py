@@ -7,19 +7,19 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from diel.attempt.bundle import Request
-from diel.check import check
+from diel.base.files import put
 from diel.controller.environment import make_environments
 from diel.controller.stages import Stages
 from diel.controller.warm_start import begin_searches
-from diel.environments.prepared import prepared_text
-from diel.files import put
-from diel.journal.segment import SegmentWriter
-from diel.plan import make_plan
-from diel.project.run_file import RunFile
-from diel.project.runs import create_run
-from diel.site import find_site
+from diel.planning.check import check
+from diel.planning.plan import make_plan
+from diel.site.find import find_site
+from diel.store.journal.segment import SegmentWriter
+from diel.store.project.run_file import RunFile
+from diel.store.project.runs import create_run
 from diel.tasks.ledger import Ledger
+from diel.worker.attempt.bundle import Request
+from diel.worker.environments.prepared import prepared_text
 from tests.record import as_record
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from diel.base.paths import RunPaths
 from diel.controller.__main__ import Signals, Successor
 from diel.controller.controller import Controller
 from diel.controller.start import create, take_over
-from diel.journal.history import History
-from diel.paths import RunPaths
-from diel.plan import prepare
-from diel.project.submission import make_submission, newest_submission
-from diel.scheduler.slurm import Slurm
+from diel.planning.plan import prepare
+from diel.site.scheduler.slurm import Slurm
+from diel.store.journal.history import History
+from diel.store.project.submission import make_submission, newest_submission
 from tests.pretend import Pretend
 from tests.record import as_record
 from tests.throwaway import wait_for

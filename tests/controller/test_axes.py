@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from diel.artifacts import content
-from diel.axes.domain import make_domain
+from diel.base.errors import UsageError
+from diel.base.paths import RunPaths
+from diel.base.states import TaskState
 from diel.controller.stages import Axes
-from diel.errors import UsageError
-from diel.journal.stage_history import StageHistory
-from diel.paths import RunPaths
-from diel.spec import AxisForm, Workflow
-from diel.spec.forms.axis import Points
-from diel.states import TaskState
+from diel.store.artifacts import content
+from diel.store.journal.stage_history import StageHistory
+from diel.tasks.points.domain import make_domain
 from diel.tasks.results import Results
 from diel.tasks.stage_run import StageRun
+from diel.workflow.models import AxisForm, Workflow
+from diel.workflow.models.forms.axis import Points
 from tests.record import as_record
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from diel.blocks.block import LetGo
+from diel.backends.blocks.block import LetGo
+from diel.base.states import RunState
 from diel.controller.controller import Controller
 from diel.controller.start import start, take_over
-from diel.journal.history import History
-from diel.journal.snapshot import read_run
-from diel.plan import prepare
-from diel.states import RunState
+from diel.planning.plan import prepare
+from diel.store.journal.history import History
+from diel.store.journal.snapshot import read_run
 from tests.throwaway import Run
 
 FLOW = """

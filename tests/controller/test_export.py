@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from diel.base.errors import ModuleError
 from diel.controller.export import Exports
-from diel.errors import ModuleError
-from diel.spec import Stage
+from diel.workflow.models import Stage
 
 
 def placed(output: dict[str, Any], entry: dict[str, Any]) -> list[tuple[str, str]]:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from diel.base.states import TaskState
 from diel.controller.finder import Finder
-from diel.project.requests import Cancel
-from diel.states import TaskState
+from diel.store.project.requests import Cancel
 from tests.controller.bench import Bench
 
 FOREVER = float("inf")

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from diel.attempt.bundle import Bundle
-from diel.blocks.dispatcher import Dispatcher, reset
-from diel.blocks.local import ThisMachine
+from diel.backends.blocks.dispatcher import Dispatcher, reset
+from diel.backends.blocks.local import ThisMachine
 from diel.controller.finder import Finder
 from diel.controller.gang import Gangs, Streaming
-from diel.spec import Service
+from diel.worker.attempt.bundle import Bundle
+from diel.workflow.models import Service
 from tests.controller.bench import Bench
 
 FOREVER = float("inf")
@@ -73,7 +73,7 @@ class Crowd:
 @pytest.fixture(autouse=True)
 def nobody_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Streaming, "begin", lambda *_: None)
-    monkeypatch.setattr("diel.blocks.local.Pipes", lambda *_: Idle())
+    monkeypatch.setattr("diel.backends.blocks.local.Pipes", lambda *_: Idle())
 
 
 def test_a_place_goes_out_whole_or_not_at_all(workspace: Path) -> None:

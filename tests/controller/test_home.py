@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from diel import api
+from diel.base.errors import UsageError
+from diel.base.paths import RunPaths
 from diel.controller.home import (
     choose_home,
     controller_job,
@@ -22,14 +24,12 @@ from diel.controller.home import (
     submit_new,
 )
 from diel.controller.start import create
-from diel.errors import UsageError
-from diel.paths import RunPaths
-from diel.plan import Plan, prepare
-from diel.project.lease import take
-from diel.project.submission import job_name, job_prefix, make_submission, newest_submission
-from diel.scheduler import JobState, SchedulerBusy, SchedulerRefused, scheduler_named
-from diel.site import read_kept_site
-from diel.status.run import read_status
+from diel.observe.status.run import read_status
+from diel.planning.plan import Plan, prepare
+from diel.site.find import read_kept_site
+from diel.site.scheduler import JobState, SchedulerBusy, SchedulerRefused, scheduler_named
+from diel.store.project.lease import take
+from diel.store.project.submission import job_name, job_prefix, make_submission, newest_submission
 from tests.cli.call import call
 from tests.pretend import Pretend
 from tests.record import as_record
@@ -59,7 +59,12 @@ stages:
 def scheduler(monkeypatch: pytest.MonkeyPatch) -> Pretend:
     """One for all, without pauses between two questions."""
     found = Pretend()
-    for module in ("controller.home", "controller.start", "blocks.script", "blocks.leftovers"):
+    for module in (
+        "controller.home",
+        "controller.start",
+        "backends.blocks.script",
+        "backends.blocks.leftovers",
+    ):
         monkeypatch.setattr(f"diel.{module}.scheduler_named", lambda name: found)
     monkeypatch.setattr("diel.cli.commands.resume.scheduler_named", lambda name: found)
     monkeypatch.setattr("diel.controller.home.time.sleep", lambda seconds: None)
@@ -323,7 +328,7 @@ def test_waiting_for_a_scheduler_is_told(
 def test_a_directory_that_no_job_script_can_name_is_refused_before_anything_is_made(
     plan: Plan, workspace: Path, scheduler: Pretend, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    from diel.scheduler.slurm import Slurm
+    from diel.site.scheduler.slurm import Slurm
 
     scheduler.script = Slurm().script  # type: ignore[method-assign]
     for command in (["submit"], ["run"]):
@@ -436,7 +441,7 @@ def test_cancelling_ends_every_job_of_a_run_whose_controller_is_gone(
 def test_a_block_whose_job_may_still_be_there_is_not_told_to_have_ended(
     plan: Plan, run: RunPaths, scheduler: Pretend, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("diel.blocks.leftovers.PATIENCE", 0.0)
+    monkeypatch.setattr("diel.backends.blocks.leftovers.PATIENCE", 0.0)
     job = scheduler.add(f"{job_prefix(run)}-1-0")
     _, segment = take(run)
     segment.append(as_record(block("1-0", job, "running")))
@@ -491,7 +496,7 @@ def block(name: str, job: str, state: str) -> dict[str, object]:
 def test_a_scheduler_that_does_not_answer_leaves_word_of_what_may_still_be_there(
     plan: Plan, run: RunPaths, scheduler: Pretend, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("diel.blocks.leftovers.PATIENCE", 0.0)
+    monkeypatch.setattr("diel.backends.blocks.leftovers.PATIENCE", 0.0)
     submit(run, plan, "job")
     scheduler.busy = 1
     said = call(capsys, "cancel")
@@ -507,7 +512,7 @@ def test_a_scheduler_that_does_not_answer_leaves_word_of_what_may_still_be_there
 def test_jobs_that_do_not_end_are_told(
     plan: Plan, run: RunPaths, scheduler: Pretend, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("diel.blocks.leftovers.PATIENCE", 0.0)
+    monkeypatch.setattr("diel.backends.blocks.leftovers.PATIENCE", 0.0)
     submit(run, plan, "job")
     scheduler.deaf = True
     said = call(capsys, "cancel")

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from diel.blocks.dispatcher import Dispatcher, InFlight, Sent
-from diel.blocks.local import ThisMachine
+from diel.backends.blocks.dispatcher import Dispatcher, InFlight, Sent
+from diel.backends.blocks.local import ThisMachine
+from diel.base.errors import WorkerLost
+from diel.base.states import TaskState
 from diel.controller.intake import Intake, escalated, exhausted
-from diel.errors import WorkerLost
-from diel.journal.segment import SegmentWriter
-from diel.project.requests import fenced
-from diel.spec import Resources
-from diel.spec.policy import Rule
-from diel.states import TaskState
+from diel.store.journal.segment import SegmentWriter
+from diel.store.project.requests import fenced
+from diel.workflow.models import Resources
+from diel.workflow.models.policy import Rule
 from tests.controller.bench import Bench
 from tests.record import as_record
 from tests.worker.bench import request
@@ -131,7 +131,7 @@ def test_only_a_worker_that_was_killed_may_have_died_for_want_of_memory(
 ) -> None:
     counter = tmp_path / "vmstat"
     counter.write_text("oom_kill 0\n")
-    monkeypatch.setattr("diel.attempt.reaper._VMSTAT", counter)
+    monkeypatch.setattr("diel.worker.attempt.reaper._VMSTAT", counter)
     late = Late(tmp_path)
     late.dispatcher.sent[1] = Sent(late.bench.stages.runs["work"], (request(0),), time.monotonic(), 1)
     late.in_flight[("work", 0)] = InFlight(1, 2)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from diel.base.errors import UsageError
 from diel.controller.invalidation import find_missing, find_outdated, read_trials, write_again
-from diel.errors import UsageError
-from diel.results import RunReader
+from diel.observe.results import RunReader
 from tests.handmade import Handmade
 from tests.searched import LOOP, MATERIALS, SEARCH, Searched, search
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from diel.base.states import RunState
 from diel.controller.notify import Notice, due, ended
-from diel.journal.snapshot import read_run
-from diel.states import RunState
+from diel.store.journal.snapshot import read_run
 from tests.handmade import Handmade
 
 FLOW = "stages: {sim: {command: [x]}, end: {command: [x]}}"

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from diel.blocks.block import EngineLost
+from diel.backends.blocks.block import EngineLost
+from diel.base.errors import DielError, UsageError
 from diel.controller.controller import Controller
 from diel.controller.start import TIMES, create, discard, drive_on, refuse_unrunnable, start, take_over
-from diel.errors import DielError, UsageError
-from diel.plan import Plan, prepare
-from diel.project.lease import newest_epoch
+from diel.planning.plan import Plan, prepare
+from diel.store.project.lease import newest_epoch
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from diel.controller.unneeded_outputs import drop, find_unneeded
-from diel.results import RunReader
+from diel.observe.results import RunReader
 from tests.handmade import Handmade
 
 FLOW = """

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from diel.base.errors import UsageError
 from diel.controller.warm_start import WarmStart, begin_searches
-from diel.errors import UsageError
-from diel.load import load_text
+from diel.workflow.load import load_text
 from tests.searched import MATERIALS, SEARCH, search
 
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from diel.attempt import addresses
 from diel.doctor import machine
 from diel.doctor.machine import Finding, attempt, check_dot, check_lammps, check_launcher, check_ranks, last
-from diel.site import Site
+from diel.site.site import Site
+from diel.worker.attempt import addresses
 from tests.doctor.conftest import Install
 
 

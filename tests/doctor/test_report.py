@@ -15,7 +15,7 @@ import pytest
 from diel.doctor import probe
 from diel.doctor.machine import CORE, Finding
 from diel.doctor.trial import MOST, Ear, Report, read_report
-from diel.site import Site
+from diel.site.site import Site
 
 DIGEST = "d" * 64
 

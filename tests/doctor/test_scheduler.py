@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from diel.base.errors import UsageError
 from diel.doctor import check_scheduler, differences
 from diel.doctor.machine import Finding
-from diel.errors import UsageError
-from diel.scheduler import NodeKind, Offer, scheduler_named
-from diel.scheduler.slurm import parse_sinfo
-from diel.site import Pool, Site
 from diel.site.find import detect
+from diel.site.scheduler import NodeKind, Offer, scheduler_named
+from diel.site.scheduler.slurm import parse_sinfo
+from diel.site.site import Pool, Site
 from tests.scheduler.test_slurm import SINFO
 
 SLURM = {

@@ -14,8 +14,8 @@ import pytest
 from diel.doctor import trial
 from diel.doctor.machine import Finding
 from diel.doctor.trial import Report
-from diel.scheduler import Job, JobState, JobStatus, SchedulerBusy, SchedulerRefused
-from diel.site import Site
+from diel.site.scheduler import Job, JobState, JobStatus, SchedulerBusy, SchedulerRefused
+from diel.site.site import Site
 
 
 class Queue:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from diel.environments.kept import left_behind, make_once
-from diel.errors import UsageError
+from diel.base.errors import UsageError
+from diel.worker.environments.kept import left_behind, make_once
 
 
 def make(place: Path) -> None:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from diel.environments.make import make, stamp
-from diel.environments.prepared import Prepared, prepared_text, read_prepared
-from diel.environments.runtime import version_of_image
-from diel.errors import UsageError
-from diel.spec import Environment
-from diel.spec.environment import Definition
+from diel.base.errors import UsageError
+from diel.worker.environments.make import make, stamp
+from diel.worker.environments.prepared import Prepared, prepared_text, read_prepared
+from diel.worker.environments.runtime import version_of_image
+from diel.workflow.models import Environment
+from diel.workflow.models.environment import Definition
 from tests.surrounded import stand_in
 
 MAMBA = """

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from diel.environments import runtime
-from diel.environments.prepared import Contained
-from diel.environments.runtime import NoContainer, find_runtime, start_words
+from diel.worker.environments import runtime
+from diel.worker.environments.prepared import Contained
+from diel.worker.environments.runtime import NoContainer, find_runtime, start_words
 from tests.surrounded import stand_in
 
 WORD = 'a "b" $c'

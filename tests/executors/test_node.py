@@ -16,21 +16,21 @@ from typing import Any
 import psutil
 import pytest
 
-from diel.attempt.block import own_node
-from diel.executors.node import Orphans, _aged
-from diel.journal.records import Record
-from diel.journal.segment import SegmentWriter, read_segment, segments, worker_segment_name
-from diel.paths import RunPaths
-from diel.project.lease import beat, birth_of, take
-from diel.project.requests import put_up
+from diel.backends.executors.node import Orphans, _aged
+from diel.base.paths import RunPaths
+from diel.store.journal.records import Record
+from diel.store.journal.segment import SegmentWriter, read_segment, segments, worker_segment_name
+from diel.store.project.lease import beat, birth_of, take
+from diel.store.project.requests import put_up
+from diel.worker.attempt.block import own_node
 from tests.record import as_record
 from tests.throwaway import wait_for
 
 SOON = """
 import os, sys
-import diel.executors.node as succession
+import diel.backends.executors.node as succession
 succession.LOOK, succession.ORPHAN = 0.1, float(sys.argv.pop(1))
-from diel.executors.node import NodeKeeper
+from diel.backends.executors.node import NodeKeeper
 sys.exit(NodeKeeper(sys.argv[1:], os.environ).run())
 """
 """A keeper that looks more often, and waits no ten minutes."""

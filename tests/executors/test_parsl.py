@@ -10,10 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from diel.errors import DielError
-from diel.executors import Workers
-from diel.executors.parsl import STARTS, BlockEngine
-from diel.paths import RunPaths
+from diel.backends.executors import Workers
+from diel.backends.executors.parsl import STARTS, BlockEngine
+from diel.base.errors import DielError
+from diel.base.paths import RunPaths
 
 WORKERS = Workers(slots=1, mpi_nodes=0, gpus=(), drain=60, silence=60, orphan=60)
 

@@ -24,9 +24,9 @@ from parsl.executors.high_throughput.mpi_prefix_composer import validate_resourc
 from parsl.executors.high_throughput.zmq_pipes import CommandClient
 from parsl.providers.base import ExecutionProvider
 
-from diel.executors import Load, Workers
-from diel.executors.parsl import INTERCHANGE, POOL, BlockEngine
-from diel.paths import RunPaths
+from diel.backends.executors import Load, Workers
+from diel.backends.executors.parsl import INTERCHANGE, POOL, BlockEngine
+from diel.base.paths import RunPaths
 from tests.throwaway import wait_for
 
 POOL_MODULE = "parsl.executors.high_throughput.process_worker_pool"
@@ -47,7 +47,7 @@ def test_the_launch_command_of_a_pool_begins_with_its_script_and_has_the_options
     assert DEFAULT_LAUNCH_CMD.startswith("process_worker_pool.py ")
     for option in ("--hb_threshold={heartbeat_threshold}", "--drain_period={drain_period}", "{{block_id}}"):
         assert option in DEFAULT_LAUNCH_CMD
-    assert f"-m diel.executors.script pool {POOL_MODULE} " in POOL
+    assert f"-m diel.backends.executors.script pool {POOL_MODULE} " in POOL
 
 
 @pytest.mark.parametrize("module", [INTERCHANGE, POOL_MODULE])

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from diel.errors import WorkerLost
+from diel.base.errors import WorkerLost
 from tests.descendants import Living, alive
 from tests.record import as_record
 from tests.throwaway import Project, wait_for
@@ -133,7 +133,7 @@ def test_what_is_killed_below_a_controller_is_started_anew(
     assert len(told) == (victim == "server"), told
 
 
-IDLE = "import sys, time\nfrom diel.blocks.local import Pipes\nPipes(1, {**__import__('os').environ})\ntime.sleep(600)"
+IDLE = "import sys, time\nfrom diel.backends.blocks.local import Pipes\nPipes(1, {**__import__('os').environ})\ntime.sleep(600)"
 
 
 def test_nothing_outlives_a_controller_that_is_killed_as_it_starts(tmp_path: Path, living: Living) -> None:

@@ -15,15 +15,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from diel.executors import script as scratch
-from diel.executors.script import PREFIX, VARIABLE, Scratch
+from diel.backends.executors import script as scratch
+from diel.backends.executors.script import PREFIX, VARIABLE, Scratch
 from tests.descendants import Living, alive
 from tests.throwaway import wait_for
 
 MODULE = "import sys, time\nprint(*sys.argv[1:], flush=True)\ntime.sleep(600)\n"
 PARENT = (
     "import os, subprocess, sys, time\n"
-    "child = subprocess.Popen([sys.executable, '-m', 'diel.executors.script', 'tied', str(os.getpid()), 'tied', 'a', '--b'])\n"
+    "child = subprocess.Popen([sys.executable, '-m', 'diel.backends.executors.script', 'tied', str(os.getpid()), 'tied', 'a', '--b'])\n"
     "print(child.pid, flush=True)\ntime.sleep(600)"
 )
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from diel.executors import node
-from diel.executors.node import ORPHAN, Controllers
-from diel.journal.segment import SegmentWriter
-from diel.paths import RunPaths
-from diel.project.lease import beat, take
+from diel.backends.executors import node
+from diel.backends.executors.node import ORPHAN, Controllers
+from diel.base.paths import RunPaths
+from diel.store.journal.segment import SegmentWriter
+from diel.store.project.lease import beat, take
 
 
 @pytest.fixture
@@ -67,8 +67,8 @@ def test_a_controller_on_another_host_is_lost_once_it_counts_as_gone(
     paths: RunPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(node, "LOOK", 0.0)
-    monkeypatch.setattr("diel.project.lease.lives", lambda pid, birth: None)
-    monkeypatch.setattr("diel.project.lease.SILENCE", 0.2)
+    monkeypatch.setattr("diel.store.project.lease.lives", lambda pid, birth: None)
+    monkeypatch.setattr("diel.store.project.lease.SILENCE", 0.2)
     assert of_node(paths).is_lost()
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from diel.errors import UsageError
-from diel.explain.attempts import explain_block, words
-from diel.explain.run import explain_run
-from diel.explain.task import explain_task
-from diel.project.submission import make_submission, queued
-from diel.results import RunReader
-from diel.site import Site
+from diel.base.errors import UsageError
+from diel.observe.explain.attempts import explain_block, words
+from diel.observe.explain.run import explain_run
+from diel.observe.explain.task import explain_task
+from diel.observe.results import RunReader
+from diel.site.site import Site
+from diel.store.project.submission import make_submission, queued
 from tests.allocation import Node, block
 from tests.explain.test_run import flow, of_task
 from tests.handmade import Handmade

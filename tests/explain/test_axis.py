@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from diel.explain import Explanation
-from diel.explain.run import explain_run
-from diel.explain.task import explain_task
-from diel.results import RunReader
+from diel.observe.explain import Explanation
+from diel.observe.explain.run import explain_run
+from diel.observe.explain.task import explain_task
+from diel.observe.results import RunReader
 from tests.searched import LOOP, SEARCH, Searched, loop, search
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from diel.explain.run import explain_run
-from diel.explain.task import explain_task
-from diel.paths import RunPaths
-from diel.results import RunReader
+from diel.base.paths import RunPaths
+from diel.observe.explain.run import explain_run
+from diel.observe.explain.task import explain_task
+from diel.observe.results import RunReader
 from tests.throwaway import Project
 
 AGAIN = """

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from diel.explain.run import explain_run
-from diel.explain.task import explain_task
-from diel.results import RunReader
+from diel.observe.explain.run import explain_run
+from diel.observe.explain.task import explain_task
+from diel.observe.results import RunReader
 from tests.handmade import Handmade
 from tests.written import APP
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from diel.exporters import take_out
-from diel.results import RunReader
+from diel.export import take_out
+from diel.observe.results import RunReader
 from tests.searched import search
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -9,9 +9,9 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState
 
-from diel.errors import UsageError
-from diel.exporters import take_out
-from diel.results import RunReader
+from diel.base.errors import UsageError
+from diel.export import take_out
+from diel.observe.results import RunReader
 from tests.handmade import Handmade
 from tests.searched import MATERIALS, Searched, search
 

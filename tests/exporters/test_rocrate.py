@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from diel.errors import UsageError
-from diel.exporters import take_out
-from diel.results import RunReader
+from diel.base.errors import UsageError
+from diel.export import take_out
+from diel.observe.results import RunReader
 from tests.handmade import Handmade
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from diel.errors import DielError, UsageError
-from diel.exporters import TOOLS, take_out
-from diel.results import RunReader
+from diel.base.errors import DielError, UsageError
+from diel.export import TOOLS, take_out
+from diel.observe.results import RunReader
 from tests.handmade import Handmade
 
 
@@ -41,7 +41,7 @@ def test_what_is_interrupted_leaves_nothing(
         (into / "wfformat.json").write_text("half")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("diel.exporters.wfformat.write", stopped)
+    monkeypatch.setattr("diel.export.wfformat.write", stopped)
     with pytest.raises(KeyboardInterrupt):
         take_out(RunReader(run.paths), "wfformat", tmp_path / "out")
     assert {path.name for path in tmp_path.iterdir()} == {"runs"}
@@ -56,7 +56,7 @@ def test_a_full_disk_is_told_as_one_whatever_a_library_makes_of_it(
         except sqlite3.OperationalError as error:
             raise RuntimeError("a library's own") from error
 
-    monkeypatch.setattr("diel.exporters.wfformat.write", filled)
+    monkeypatch.setattr("diel.export.wfformat.write", filled)
     with pytest.raises(DielError, match=f"no room is left in {tmp_path}/out: make some; nothing was written"):
         take_out(RunReader(run.paths), "wfformat", tmp_path / "out")
     assert {path.name for path in tmp_path.iterdir()} == {"runs"}
@@ -66,7 +66,7 @@ def test_a_full_disk_is_told_as_one_whatever_a_library_makes_of_it(
 def test_a_missing_library_is_told_with_what_installs_it(
     run: Handmade, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str
 ) -> None:
-    for name in [name for name in sys.modules if name.startswith((f"{tool}.", "diel.exporters."))]:
+    for name in [name for name in sys.modules if name.startswith((f"{tool}.", "diel.export."))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, tool, None)
     extra = TOOLS[tool].extra

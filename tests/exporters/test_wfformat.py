@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from diel.errors import UsageError
-from diel.exporters import take_out
-from diel.journal.history import History
-from diel.journal.segment import Reader
-from diel.results import RunReader
+from diel.base.errors import UsageError
+from diel.export import take_out
+from diel.observe.results import RunReader
+from diel.store.journal.history import History
+from diel.store.journal.segment import Reader
 from tests.handmade import HOST, WORKER, Handmade
 from tests.searched import loop, search
 

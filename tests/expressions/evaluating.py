@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from diel.expressions import ExpressionError, parse
+from diel.workflow.expressions import ExpressionError, parse
 
 SCOPE: dict[str, Any] = {
     "temperature": 1.5,

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diel.errors import DielError
-from diel.expressions import ExpressionError, parse
+from diel.base.errors import DielError
+from diel.workflow.expressions import ExpressionError, parse
 from tests.expressions.evaluating import SCOPE, failure, value
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from diel.expressions import parse, plain, written
+from diel.workflow.expressions import parse, plain, written
 from tests.expressions.evaluating import SCOPE, failure, value
 
 

@@ -6,8 +6,8 @@ import pickle
 
 import pytest
 
-from diel.expressions.gathered import Gathered, align
-from diel.expressions.quantity import Undefined
+from diel.workflow.expressions.gathered import Gathered, align
+from diel.workflow.expressions.quantity import Undefined
 
 A = Gathered([0, 20, 30], ("x",), [(0,), (2,), (3,)])
 B = Gathered([1, 2, 3], ("x",), [(0,), (1,), (3,)])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from diel.check.command import begin, evaluated, executed, printed
-from diel.expressions import parse
-from diel.expressions.shell import VALUE, Word, commands
+from diel.planning.check.command import begin, evaluated, executed, printed
+from diel.workflow.expressions import parse
+from diel.workflow.expressions.shell import VALUE, Word, commands
 
 P = "${{ p }}"
 

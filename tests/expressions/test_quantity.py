@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from diel.artifacts import Artifact
-from diel.expressions import ExpressionError, parse, plain
-from diel.expressions.quantity import Quantity
+from diel.store.artifacts import Artifact
+from diel.workflow.expressions import ExpressionError, parse, plain
+from diel.workflow.expressions.quantity import Quantity
 
 SCOPE = {
     "n": 3,
@@ -80,7 +80,7 @@ def test_elsewhere_a_size_is_its_bytes_and_a_duration_its_seconds() -> None:
 
 
 def test_a_file_that_is_gone_has_no_size(tmp_path: object) -> None:
-    from diel.artifacts import File
+    from diel.store.artifacts import File
 
     with pytest.raises(ExpressionError, match="No such file"):
         parse("${{ size(f) }}").value({"f": File(f"{tmp_path}/gone")})

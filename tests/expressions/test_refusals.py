@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from diel.check.gathers import UNKNOWN, VALUE, gathered, infer
-from diel.expressions import ExpressionError, parse
-from diel.expressions.expression import PLACES, parse_one
-from diel.expressions.functions import FUNCTIONS, USAGE
-from diel.expressions.gathered import Gathered
-from diel.expressions.quantity import Quantity
+from diel.planning.check.gathers import UNKNOWN, VALUE, gathered, infer
+from diel.workflow.expressions import ExpressionError, parse
+from diel.workflow.expressions.expression import PLACES, parse_one
+from diel.workflow.expressions.functions import FUNCTIONS, USAGE
+from diel.workflow.expressions.gathered import Gathered
+from diel.workflow.expressions.quantity import Quantity
 from tests.expressions.evaluating import failure
 
 TWO = [(0,), (1,)]

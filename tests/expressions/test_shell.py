@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from diel.expressions import ExpressionError, parse
-from diel.expressions.shell import PIPE, VALUE, Command, Quotes, commands
+from diel.workflow.expressions import ExpressionError, parse
+from diel.workflow.expressions.shell import PIPE, VALUE, Command, Quotes, commands
 from tests.expressions.evaluating import SCOPE
 
 HOSTILE = [

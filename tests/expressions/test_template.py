@@ -6,7 +6,15 @@ import pickle
 
 import pytest
 
-from diel.expressions import ExpressionError, Template, names_in, parse, parse_expression, parse_tree, walk
+from diel.workflow.expressions import (
+    ExpressionError,
+    Template,
+    names_in,
+    parse,
+    parse_expression,
+    parse_tree,
+    walk,
+)
 from tests.expressions.evaluating import SCOPE, failure
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from diel.formats.node import rows_of
-from diel.formats.objects import load
+from diel.base.formats.node import rows_of
+from diel.base.formats.objects import load
 from tests.formats.made import h5py, netCDF4, numpy, pandas
 
 xarray = pytest.importorskip("xarray", reason="files of the field are read with diel[data]")

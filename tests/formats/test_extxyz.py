@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from diel.errors import UsageError
-from diel.formats.node import BadData, opened
-from diel.spec.forms.rows import read_points
+from diel.base.errors import UsageError
+from diel.base.formats.node import BadData, opened
+from diel.workflow.models.forms.rows import read_points
 from tests.formats.made import make
 from tests.throwaway import Project
 

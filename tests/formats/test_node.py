@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-import diel.formats.node
-from diel.formats.node import BadData, FileArray, opened, rows_of, sliced
-from diel.formats.objects import load
+import diel.base.formats.node
+from diel.base.formats.node import BadData, FileArray, opened, rows_of, sliced
+from diel.base.formats.objects import load
 from tests.formats.made import N, T, make, netCDF4, numpy
 
 ROWS = [{"t": t, "n": n} for t, n in zip(T, N, strict=True)]
@@ -77,13 +77,13 @@ def test_a_file_that_is_none_of_its_kind_is_told(tmp_path: Path, name: str) -> N
 
 def test_without_the_library_the_pip_line_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = str(make(tmp_path, "a.h5"))
-    monkeypatch.setattr(diel.formats.node, "lacking", lambda path: "h5py: pip install 'diel[data]'")
+    monkeypatch.setattr(diel.base.formats.node, "lacking", lambda path: "h5py: pip install 'diel[data]'")
     with pytest.raises(BadData, match=r"to read a.h5 takes h5py: pip install 'diel\[data\]'"), opened(path):
         pass
 
 
 def test_a_large_array_is_read_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diel.formats.node, "PIECE", 64)
+    monkeypatch.setattr(diel.base.formats.node, "PIECE", 64)
     whole = numpy.arange(2 * 3 * 5 * 4.0).reshape(2, 3, 5, 4)
     pieces = list(sliced(whole.shape, 8, whole.__getitem__))
     assert max(piece.nbytes for _, piece in pieces) <= 64

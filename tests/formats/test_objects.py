@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from diel.errors import UsageError
-from diel.formats.node import BadData
-from diel.formats.objects import kind_of, load, make_frame, save
-from diel.spec.forms.rows import TEXTS, read_table
+from diel.base.errors import UsageError
+from diel.base.formats.node import BadData
+from diel.base.formats.objects import kind_of, load, make_frame, save
+from diel.workflow.models.forms.rows import TEXTS, read_table
 from tests.formats.made import N, T, frame, h5py, make, netCDF4, numpy, pandas
 
 from ase.constraints import FixAtoms, FixBondLengths  # isort: skip

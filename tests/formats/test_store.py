@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from diel.artifacts.artifact import Breach
-from diel.artifacts.contents import check_contents
-from diel.formats.node import BadData, FileArray, opened, rows_of
-from diel.formats.objects import load
-from diel.spec import Output
-from diel.spec.model import plain
+from diel.base.formats.node import BadData, FileArray, opened, rows_of
+from diel.base.formats.objects import load
+from diel.store.artifacts.artifact import Breach
+from diel.store.artifacts.contents import check_contents
+from diel.workflow.models import Output
+from diel.workflow.models.model import plain
 from tests.formats.made import h5py, make, netCDF4, numpy, zarr
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from diel.gangs.service import Serving
-from diel.services.endpoint import STOP, Endpoint, endpoint_file, message_file, write_endpoint
-from diel.states import TaskState
+from diel.base.states import TaskState
+from diel.controller.gangs.service import Serving
+from diel.streams.services.endpoint import STOP, Endpoint, endpoint_file, message_file, write_endpoint
 from tests.controller.bench import Bench
 
 FLOW = """

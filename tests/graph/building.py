@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from diel.graph import StageGraph, build
-from diel.spec import Violation, Workflow
+from diel.workflow.graph import StageGraph, build
+from diel.workflow.models import Violation, Workflow
 
 AXES: dict[str, Any] = {name: {"values": [1, 2]} for name in "abc"}
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diel.graph import Edge
+from diel.workflow.graph import Edge
 from tests.graph.building import built, flaws_of
 
 

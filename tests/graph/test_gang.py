@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from diel.graph import gangs
-from diel.graph.gang import stream_inputs
+from diel.workflow.graph import gangs
+from diel.workflow.graph.gang import stream_inputs
 from tests.graph.building import AXES, built, flaws_of, workflow
 
 STREAM = {"outputs": {"x": {"stream": True}}}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from diel.graph.judge import judge_of, place_of_name
+from diel.workflow.graph.judge import judge_of, place_of_name
 from tests.graph.building import AXES, flaws_of, workflow
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from diel.graph import Edge
-from diel.spec import Violation
+from diel.workflow.graph import Edge
+from diel.workflow.models import Violation
 from tests.graph.building import AXES, built, flaws_of
 
 REGISTRY = {"h": {"type": "float", "low": 0.0, "high": 1.0, "default": 0.5}}

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from diel.graph.service import answered, teachers, values_of
-from diel.modules.signature import Signature
+from diel.workflow.graph.service import answered, teachers, values_of
+from diel.workflow.modules.signature import Signature
 from tests.graph.building import AXES, built, flaws_of, workflow
 
 SERVE = {"service": True}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from diel.expressions import ExpressionError
-from diel.graph import hyperparameter_reads
-from diel.graph.uses import templates
+from diel.workflow.expressions import ExpressionError
+from diel.workflow.graph import hyperparameter_reads
+from diel.workflow.graph.uses import templates
 from tests.graph.building import AXES, built, workflow
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from diel.form import Contradiction
-from diel.journal.axis_history import AxisHistory, Course
-from diel.states import TrialState
+from diel.base.form import Contradiction
+from diel.base.states import TrialState
+from diel.store.journal.axis_history import AxisHistory, Course
 from tests.record import as_record
 
 

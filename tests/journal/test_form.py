@@ -7,8 +7,8 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from diel.journal.form import KINDS, flaw_of
-from diel.journal.history import History
+from diel.store.journal.form import KINDS, flaw_of
+from diel.store.journal.history import History
 from tests.record import as_record
 from tests.throwaway import Project
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diel.journal.history import MAX_FAILURES, History
-from diel.states import RunState, TaskState
+from diel.base.states import RunState, TaskState
+from diel.store.journal.history import MAX_FAILURES, History
 from tests.journal.story import TASKS, Line, Record, Story
 from tests.record import as_record
 

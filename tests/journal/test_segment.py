@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diel.errors import JournalError
-from diel.journal.segment import (
+from diel.base.errors import JournalError
+from diel.base.paths import epoch_of
+from diel.store.journal.segment import (
     SegmentWriter,
     decode,
     read_result,
@@ -23,7 +24,6 @@ from diel.journal.segment import (
     segments,
     worker_segment_name,
 )
-from diel.paths import epoch_of
 from tests.record import as_record
 
 VALUES = st.recursive(

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diel.journal.history import History
-from diel.journal.segment import (
+from diel.base.paths import RunPaths
+from diel.base.states import TaskState
+from diel.store.journal.history import History
+from diel.store.journal.segment import (
     Reader,
     SegmentWriter,
 )
-from diel.journal.snapshot import read_run
-from diel.paths import RunPaths
-from diel.states import TaskState
+from diel.store.journal.snapshot import read_run
 from tests.journal.story import Line, Story
 from tests.journal.test_history import told
 from tests.record import as_record

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diel.journal.stage_history import StageHistory, covers, ranges, spread
-from diel.states import TaskState
+from diel.base.states import TaskState
+from diel.store.journal.stage_history import StageHistory, covers, ranges, spread
 
 
 @given(st.sets(st.integers(0, 60)))

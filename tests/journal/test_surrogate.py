@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from diel.journal.history import History
-from diel.journal.surrogate import SurrogateHistory, bound_of
+from diel.store.journal.history import History
+from diel.store.journal.surrogate import SurrogateHistory, bound_of
 from tests.record import as_record
 
 FACTS = {"service": "serve", "training": ["train"], "simulations": ["begin"]}

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diel.errors import Problem, SpecError
-from diel.load import Document, examine, load, load_text, parse
-from diel.load.document import fill_templates, kept_templates
-from diel.spec import Workflow
-from diel.spec.data import Filling
+from diel.base.errors import Problem, SpecError
+from diel.workflow.load import Document, examine, load, load_text, parse
+from diel.workflow.load.document import fill_templates, kept_templates
+from diel.workflow.models import Workflow
+from diel.workflow.models.data import Filling
 from tests.check.asking import checked
 
 HEAD = "diel: 1\nname: test\n"

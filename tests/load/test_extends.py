@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from diel.errors import SpecError
-from diel.load import load_text
-from diel.spec import Stage, Workflow
+from diel.base.errors import SpecError
+from diel.workflow.load import load_text
+from diel.workflow.models import Stage, Workflow
 
 HEAD = "diel: 1\nname: test\n"
 

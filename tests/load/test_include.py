@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from diel.check import Checked, check
-from diel.errors import SpecError
-from diel.graph import Edge
+from diel.base.errors import SpecError
+from diel.planning.check import Checked, check
+from diel.workflow.graph import Edge
 
 RELAX = """diel: 1
 name: relax

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from diel.load import examine
-from diel.load.misfits import MEANINGS, check
-from diel.spec import Workflow
+from diel.workflow.load import examine
+from diel.workflow.load.misfits import MEANINGS, check
+from diel.workflow.models import Workflow
 
 GOOD: dict[str, Any] = {"diel": 1, "name": "w", "stages": {"a": {"command": ["echo"]}}}
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from diel.load import parse
-from diel.load.nodes import MAX_DEPTH, Source, Unreadable, compose, content
+from diel.workflow.load import parse
+from diel.workflow.load.nodes import MAX_DEPTH, Source, Unreadable, compose, content
 
 
 def plain(text: str) -> object:

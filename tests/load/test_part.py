@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from diel.expressions import JOINT, parse
-from diel.load.nodes import Source
-from diel.load.part import Part, Whereabouts, Written, joined, merged, place_before, renamed
+from diel.workflow.expressions import JOINT, parse
+from diel.workflow.load.nodes import Source
+from diel.workflow.load.part import Part, Whereabouts, Written, joined, merged, place_before, renamed
 
 LOW, HIGH = Source(Path("low.yaml"), ""), Source(Path("high.yaml"), "")
 

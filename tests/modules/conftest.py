@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import diel
-from diel.modules.signature import Signature, read_signature
+from diel.workflow.modules.signature import Signature, read_signature
 
 HEAD = """
 from __future__ import annotations

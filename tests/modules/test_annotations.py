@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from diel.modules.signature import Signature, read_signature
+from diel.workflow.modules.signature import Signature, read_signature
 from tests.modules.conftest import Write
 
 FITS: list[tuple[str, list[Any]]] = [

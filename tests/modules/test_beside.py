@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from diel.modules.catalogue import find, search_path
+from diel.workflow.modules.catalogue import find, search_path
 
 CALLED = """
 import json, sys
 from pathlib import Path
-from diel.modules.catalogue import find, load_function, search_path
+from diel.workflow.modules.catalogue import find, load_function, search_path
 found = []
 for reference, folder in json.loads(sys.argv[1]):
     found.append(load_function(find(reference, search_path(Path(folder), Path(folder))))())

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-import diel.modules.catalogue
-from diel.errors import DielError, ModuleError, Problem, UsageError
-from diel.extensions import entry_points_of
-from diel.modules.catalogue import (
+import diel.workflow.modules.catalogue
+from diel.base.errors import DielError, ModuleError, Problem, UsageError
+from diel.base.extensions import entry_points_of
+from diel.base.paths import shipped
+from diel.workflow.modules.catalogue import (
     Module,
     ModuleNotFound,
     digest_of,
@@ -23,8 +24,7 @@ from diel.modules.catalogue import (
     load_function,
     search_path,
 )
-from diel.modules.signature import Signature
-from diel.paths import shipped
+from diel.workflow.modules.signature import Signature
 
 HEAVY = "import a_library_that_does_not_exist\n"
 
@@ -46,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _no_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diel.modules.catalogue, "entry_points_of", lambda group: {})
+    monkeypatch.setattr(diel.workflow.modules.catalogue, "entry_points_of", lambda group: {})
 
 
 def test_a_name_means_the_function_of_that_name_in_the_file(folder: Path) -> None:
@@ -89,7 +89,7 @@ def test_what_diel_ships_is_found_beside_the_package_or_inside_it(
 ) -> None:
     assert (shipped("modules") / "simulation").is_dir()
     package = tmp_path / "diel"
-    monkeypatch.setattr("diel.paths.__file__", str(package / "paths.py"))
+    monkeypatch.setattr("diel.base.paths.__file__", str(package / "base" / "paths.py"))
     assert shipped("workflows") == tmp_path / "workflows"
     (package / "_shipped" / "workflows").mkdir(parents=True)
     assert shipped("workflows") == package / "_shipped" / "workflows"
@@ -305,7 +305,7 @@ def test_finding_modules_loads_no_library(folder: Path) -> None:
     script = f"""
         import sys
         from pathlib import Path
-        from diel.modules.catalogue import find
+        from diel.workflow.modules.catalogue import find
         find("one", [Path({str(folder)!r})])
         heavy = {{"numpy", "parsl", "torch", "rich", "pydantic", "importlib.metadata", "yaml"}}
         print(sorted(heavy & set(sys.modules)))

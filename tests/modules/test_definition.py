@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from diel.modules.catalogue import ModuleNotFound, find, load_function
-from diel.modules.definition import Absent, follow
+from diel.workflow.modules.catalogue import ModuleNotFound, find, load_function
+from diel.workflow.modules.definition import Absent, follow
 
 PACKAGE = {
     "__init__.py": """

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from diel.modules.signature import Signature, read_signature
+from diel.workflow.modules.signature import Signature, read_signature
 
 MISFITS = [
     ("int", True, "expected a whole number, found true"),

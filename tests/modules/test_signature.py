@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from diel.errors import DielError
-from diel.modules.catalogue import Module, every, find
-from diel.modules.signature import Signature, SignatureError, read_signature
+from diel.base.errors import DielError
+from diel.workflow.modules.catalogue import Module, every, find
+from diel.workflow.modules.signature import Signature, SignatureError, read_signature
 from tests.modules.conftest import Write
 
 

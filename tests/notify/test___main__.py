@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from diel.notify import __main__ as sender
+from diel.worker.notify import __main__ as sender
 from tests.notify.post import mail_server, web_server
 
 MESSAGE = {

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from diel.comparison.trend import read_trend
-from diel.page.comparison import comparison_page, trend_page
-from diel.page.plot import STATES
+from diel.observe.comparison.trend import read_trend
+from diel.ui.page.comparison import comparison_page, trend_page
+from diel.ui.page.plot import STATES
 from tests.cli.call import call
 from tests.comparison.test_comparison import compared, sweep
 

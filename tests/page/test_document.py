@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from diel.page.document import document, panel_html
-from diel.page.panel import Bar, Facts, Grid, Log, Panel, Picture, Plot, Sketch, Text
+from diel.ui.page.document import document, panel_html
+from diel.ui.page.panel import Bar, Facts, Grid, Log, Panel, Picture, Plot, Sketch, Text
 
 EVIL = '</script><script>alert("1")</script><!--'
 CHART = Plot(

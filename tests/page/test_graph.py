@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from diel.page import head, timeline
-from diel.page.head import Spot, lay_out
-from diel.page.panel import Bar, Facts, Grid, RunView, Sketch, Text
+from diel.ui.page import head, timeline
+from diel.ui.page.head import Spot, lay_out
+from diel.ui.page.panel import Bar, Facts, Grid, RunView, Sketch, Text
 from tests.handmade import Handmade
 
 TEXT = """

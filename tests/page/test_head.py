@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from diel.page.head import left_text, parts
-from diel.page.panel import Facts, RunView
+from diel.ui.page.head import left_text, parts
+from diel.ui.page.panel import Facts, RunView
 from tests.handmade import Handmade
 
 TEXT = """

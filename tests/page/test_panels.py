@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from diel.page.document import page, panel_html
-from diel.page.panel import (
+from diel.ui.page.document import page, panel_html
+from diel.ui.page.panel import (
     Alternatives,
     Bar,
     Entry,
@@ -25,7 +25,7 @@ from diel.page.panel import (
     Sketch,
     Text,
 )
-from diel.page.panels import END, Public, failures, hyperparameters, panel_of, plain_png, provenance
+from diel.ui.page.panels import END, Public, failures, hyperparameters, panel_of, plain_png, provenance
 from tests import browser
 from tests.handmade import Handmade
 from tests.searched import Searched, search

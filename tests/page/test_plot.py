@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from diel.page.plot import Column, chart, tips
+from diel.ui.page.plot import Column, chart, tips
 
 
 def test_all_that_shares_an_axis_shares_its_ticks_and_what_is_equal_needs_few_digits() -> None:

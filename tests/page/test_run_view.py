@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from diel.axes.domain import Domain, Factor
-from diel.page import panel
-from diel.page.outcome.result import sample_of
-from diel.page.panel import choose, records_of
-from diel.results import RunReader
+from diel.observe.results import RunReader
+from diel.tasks.points.domain import Domain, Factor
+from diel.ui.page import panel
+from diel.ui.page.outcome.result import sample_of
+from diel.ui.page.panel import choose, records_of
 from tests.handmade import Handmade
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from diel.page import head, timeline
-from diel.page.panel import Facts, Plot, RunView
-from diel.page.plot import stage_colour
+from diel.ui.page import head, timeline
+from diel.ui.page.panel import Facts, Plot, RunView
+from diel.ui.page.plot import stage_colour
 from tests.handmade import GONE, Handmade, Segment
 
 SITE = '{"name": "s", "scheduler": "local", "pools": {"local": {"cores": 4}}}'

@@ -14,10 +14,10 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diel.journal.segment import SegmentWriter
-from diel.paths import RunPaths
-from diel.project.cache import Cache, Keys, open_keys, pruned_key, write_keys
-from diel.project.lease import Lease
+from diel.base.paths import RunPaths
+from diel.store.journal.segment import SegmentWriter
+from diel.store.project.cache import Cache, Keys, open_keys, pruned_key, write_keys
+from diel.store.project.lease import Lease
 from tests.record import as_record
 
 FAMILY = "f" * 32

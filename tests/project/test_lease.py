@@ -15,10 +15,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from diel.errors import JournalError, UsageError
-from diel.journal.segment import SegmentWriter, read_segment
-from diel.paths import RunPaths, registry_dir
-from diel.project.lease import (
+from diel.base.errors import JournalError, UsageError
+from diel.base.paths import RunPaths, registry_dir
+from diel.store.journal.segment import SegmentWriter, read_segment
+from diel.store.project.lease import (
     SILENCE,
     TAIL,
     TAKING,
@@ -141,7 +141,7 @@ def test_a_step_of_the_clock_kills_no_controller() -> None:
 def test_a_controller_that_cannot_be_looked_at_lives_by_its_heartbeat(
     paths: RunPaths, where: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("diel.project.lease.HEARTBEAT", 0.02)
+    monkeypatch.setattr("diel.store.project.lease.HEARTBEAT", 0.02)
     far = me()._replace(birth="another-boot/1/1", **where)  # type: ignore[arg-type]
     leave(paths, far)
     age(paths.lease, SILENCE - 10)
@@ -156,7 +156,7 @@ def test_one_that_seems_silent_because_the_clock_made_a_step_is_heard_before_the
 ) -> None:
     leave(paths, me()._replace(host="elsewhere", birth=""))
     age(paths.lease, 300)
-    monkeypatch.setattr("diel.project.lease.time.sleep", lambda _seconds: beat(paths))
+    monkeypatch.setattr("diel.store.project.lease.time.sleep", lambda _seconds: beat(paths))
     with pytest.raises(UsageError, match="on elsewhere"):
         take(paths)
 
@@ -227,9 +227,9 @@ def test_one_that_died_before_it_wrote_the_lease_stops_nobody(paths: RunPaths) -
 RACE = """
 import json, os, sys
 from pathlib import Path
-from diel.errors import JournalError, UsageError
-from diel.project.lease import take
-from diel.paths import RunPaths
+from diel.base.errors import JournalError, UsageError
+from diel.store.project.lease import take
+from diel.base.paths import RunPaths
 
 rounds, takers = int(sys.argv[2]), int(sys.argv[3])
 for number in range(rounds):
@@ -305,7 +305,7 @@ def test_who_takes_a_run_over_removes_what_killed_writers_left(paths: RunPaths) 
 KILLED = """
     import os, signal, sys
     from pathlib import Path
-    from diel.files import replacing
+    from diel.base.files import replacing
 
     for place in ("snapshot.json", "streams/channels/0001/items-000001.index", "services/model/0.json", "fences/1-0"):
         path = Path(os.environ["DIEL_RUN_DIR"], place)
@@ -335,7 +335,7 @@ def test_the_age_of_a_heartbeat_is_measured_by_the_file_systems_clock(
 ) -> None:
     """This host's clock is an hour ahead: a controller elsewhere does not look dead for it."""
     leave(paths, me()._replace(host="elsewhere"))
-    monkeypatch.setattr("diel.project.lease.time.time", lambda: real() + 3600)
+    monkeypatch.setattr("diel.store.project.lease.time.time", lambda: real() + 3600)
     held = read_lease(paths)
     assert held is not None
     assert held[1] < 10
@@ -428,14 +428,14 @@ def test_of_a_process_that_the_system_hides_nothing_is_said(monkeypatch: pytest.
     def refuse(pid: int, number: int) -> None:
         raise PermissionError
 
-    monkeypatch.setattr("diel.project.lease._look", lambda pid: None)
+    monkeypatch.setattr("diel.store.project.lease._look", lambda pid: None)
     monkeypatch.setattr("os.kill", refuse)
     assert lives(1, born) is None
 
 
 def test_in_another_container_of_the_same_host_nothing_is_said() -> None:
     born = birth_of(os.getpid())
-    code = f"from diel.project.lease import lives; print(lives({os.getpid()}, {born!r}))"
+    code = f"from diel.store.project.lease import lives; print(lives({os.getpid()}, {born!r}))"
     words = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", code]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if "unshare:" in done.stderr:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from diel.paths import RunPaths
-from diel.project.requests import Cancel, ask_cancel, changed, read_cancels, set_aside
+from diel.base.paths import RunPaths
+from diel.store.project.requests import Cancel, ask_cancel, changed, read_cancels, set_aside
 
 
 @pytest.fixture

@@ -6,10 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from diel.errors import UsageError
-from diel.project.run_file import RunFile, draw_seeds, enlarged_designs, read_kept_workflow, read_run_file
-from diel.project.runs import create_run
-from diel.spec import Workflow
+from diel.base.errors import UsageError
+from diel.store.project.run_file import (
+    RunFile,
+    draw_seeds,
+    enlarged_designs,
+    read_kept_workflow,
+    read_run_file,
+)
+from diel.store.project.runs import create_run
+from diel.workflow.models import Workflow
 from tests.handmade import Handmade
 
 

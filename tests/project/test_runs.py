@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from diel.base.errors import UsageError
+from diel.base.paths import RunPaths, runs_dir
 from diel.controller.start import keep_site
-from diel.errors import UsageError
-from diel.paths import RunPaths, runs_dir
-from diel.project.runs import all_runs, create_run, find_run
-from diel.site import read_kept_site
+from diel.site.find import read_kept_site
+from diel.store.project.runs import all_runs, create_run, find_run
 from tests.throwaway import Project
 
 
@@ -54,7 +54,7 @@ def test_numbers_go_on_behind_the_highest_whatever_else_lies_there(tmp_path: Pat
 CREATE = """
 import os, sys
 from pathlib import Path
-from diel.project.runs import create_run
+from diel.store.project.runs import create_run
 
 gate, start = os.pipe()
 children = []

@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from diel.errors import UsageError
-from diel.journal.history import History
-from diel.paths import RunPaths
-from diel.project.lease import take
-from diel.project.submission import (
+from diel.base.errors import UsageError
+from diel.base.paths import RunPaths
+from diel.base.states import RunState
+from diel.observe.status.run import read_status
+from diel.store.journal.history import History
+from diel.store.project.lease import take
+from diel.store.project.submission import (
     STARTING,
     Submission,
     awaited,
@@ -29,8 +31,6 @@ from diel.project.submission import (
     submission_of,
     withdraw,
 )
-from diel.states import RunState
-from diel.status.run import read_status
 from tests.written import Written
 
 NEW = History()

@@ -16,7 +16,7 @@ import torch
 import diel
 from diel import pytorch
 from diel import pytorch as saving
-from diel.pytorch import Best, Progress, Saver, Settings
+from diel.ml.pytorch import Best, Progress, Saver, Settings
 
 CPU = torch.device("cpu")
 X = torch.linspace(-1, 1, 50)[:, None]

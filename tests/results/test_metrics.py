@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from diel.errors import UsageError
-from diel.results import RunReader, list_metrics, list_trials
-from diel.results.attempts import curves
-from diel.table import csv_text, render
-from diel.values import clock
+from diel.base.errors import UsageError
+from diel.base.values import clock
+from diel.observe.results import RunReader, list_metrics, list_trials
+from diel.observe.results.attempts import curves
+from diel.store.table import csv_text, render
 from tests.handmade import Handmade
 from tests.searched import MATERIALS, Searched, loop, search
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import diel
-from diel.errors import UsageError
-from diel.results import RunReader, make_table, summarize
+from diel.base.errors import UsageError
+from diel.observe.results import RunReader, make_table, summarize
 from tests.searched import MATERIALS, Searched, loop, search
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from diel.errors import UsageError
-from diel.journal.segment import decode
-from diel.results import RunReader
-from diel.results.reader import LinesByStage, lines_of, results_of
-from diel.results.rows import all_at
-from diel.spec.forms.axis import Points, keep
-from diel.states import RunState
+from diel.base.errors import UsageError
+from diel.base.states import RunState
+from diel.observe.results import RunReader
+from diel.observe.results.reader import LinesByStage, lines_of, results_of
+from diel.observe.results.rows import all_at
+from diel.store.journal.segment import decode
+from diel.workflow.models.forms.axis import Points, keep
 from tests.handmade import Handmade
 
 FLOW = """

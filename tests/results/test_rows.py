@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from diel.errors import UsageError
-from diel.results import RunReader, make_table, summarize
+from diel.base.errors import UsageError
+from diel.observe.results import RunReader, make_table, summarize
 from tests.handmade import Handmade
 
 FLOW = """

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from diel.results import RunReader, suspects
-from diel.results.rows import suspect_inputs
+from diel.observe.results import RunReader, suspects
+from diel.observe.results.rows import suspect_inputs
 from tests.handmade import Handmade
 
 FLOW = """

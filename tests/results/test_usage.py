@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import diel
-from diel.errors import UsageError
-from diel.results import RunReader, list_usage
-from diel.results.attempts import advise, ended, sizes_by
+from diel.base.errors import UsageError
+from diel.observe.results import RunReader, list_usage
+from diel.observe.results.attempts import advise, ended, sizes_by
 from tests.cli.call import call
 from tests.handmade import Handmade
 

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from diel.scheduler import Job, JobState, JobStatus, Scheduler
+from diel.site.scheduler import Job, JobState, JobStatus, Scheduler
 from tests.scheduler import pbs_double
 from tests.throwaway import wait_for
 

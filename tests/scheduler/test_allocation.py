@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from diel.scheduler import Job, JobState, JobStatus, SchedulerBusy, SchedulerRefused, scheduler_named
-from diel.scheduler import allocation as module
-from diel.scheduler.allocation import END, Inside, inside_here
+from diel.site.scheduler import Job, JobState, JobStatus, SchedulerBusy, SchedulerRefused, scheduler_named
+from diel.site.scheduler import allocation as module
+from diel.site.scheduler.allocation import END, Inside, inside_here
 from tests.descendants import alive
 from tests.throwaway import wait_for
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.scheduler import JobState, SchedulerBusy, SchedulerRefused, scheduler_named
+from diel.site.scheduler import JobState, SchedulerBusy, SchedulerRefused, scheduler_named
 from tests.cluster.cluster import Cluster
 from tests.descendants import gone
 from tests.scheduler.edges import (

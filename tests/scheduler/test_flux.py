@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from diel.scheduler import Answer, Job, JobState, NodeKind, Queue, SchedulerBusy
-from diel.scheduler.flux import Flux, parse_jobs, parse_queues, parse_resources
+from diel.site.scheduler import Answer, Job, JobState, NodeKind, Queue, SchedulerBusy
+from diel.site.scheduler.flux import Flux, parse_jobs, parse_queues, parse_resources
 
 FOLDER = Path("/scratch/run 1")
 SCRIPT = """\

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.scheduler import (
+from diel.site.scheduler import (
     Job,
     JobState,
     JobStatus,
@@ -17,7 +17,7 @@ from diel.scheduler import (
     mebibytes,
     quoted,
 )
-from diel.scheduler.job import states
+from diel.site.scheduler.job import states
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.2, "00:00:01"), (61, "00:01:01"), (90061.2, "25:01:02")])

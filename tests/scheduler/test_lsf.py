@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from diel.scheduler import Answer, Job, JobState, NodeKind, Queue, SchedulerBusy
-from diel.scheduler.lsf import Lsf, parse_hosts, parse_jobs, parse_queues
+from diel.site.scheduler import Answer, Job, JobState, NodeKind, Queue, SchedulerBusy
+from diel.site.scheduler.lsf import Lsf, parse_hosts, parse_jobs, parse_queues
 
 FOLDER = Path("/scratch/run")
 SCRIPT = """\

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from diel.scheduler import Job, JobState, NodeKind, Queue, SchedulerBusy, SchedulerRefused
-from diel.scheduler.pbs import Pbs, bytes_of, hosts, parse_nodes, parse_queues, parse_server
-from diel.scheduler.scheduler import Answer
-from diel.scheduler.torque import Torque
+from diel.site.scheduler import Job, JobState, NodeKind, Queue, SchedulerBusy, SchedulerRefused
+from diel.site.scheduler.pbs import Pbs, bytes_of, hosts, parse_nodes, parse_queues, parse_server
+from diel.site.scheduler.scheduler import Answer
+from diel.site.scheduler.torque import Torque
 from tests.scheduler.edges import first_on_path, programs
 
 FOLDER = Path("/scratch/ann's runs/melt: 1")

@@ -11,12 +11,20 @@ from typing import Any
 
 import pytest
 
-from diel.scheduler import Dialect, Job, JobState, JobStatus, SchedulerBusy, SchedulerRefused, scheduler_named
-from diel.scheduler.pbs import Pbs
-from diel.scheduler.scheduler import Answer, BatchScheduler, find_dialects
-from diel.scheduler.scheduler import ask as command
-from diel.scheduler.slurm import Slurm
-from diel.scheduler.torque import Torque
+from diel.site.scheduler import (
+    Dialect,
+    Job,
+    JobState,
+    JobStatus,
+    SchedulerBusy,
+    SchedulerRefused,
+    scheduler_named,
+)
+from diel.site.scheduler.pbs import Pbs
+from diel.site.scheduler.scheduler import Answer, BatchScheduler, find_dialects
+from diel.site.scheduler.scheduler import ask as command
+from diel.site.scheduler.slurm import Slurm
+from diel.site.scheduler.torque import Torque
 from tests.cluster.cluster import Cluster
 from tests.descendants import gone
 from tests.scheduler.edges import double, without_slurmctld

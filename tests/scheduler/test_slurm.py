@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from diel.scheduler import Job, JobState, NodeKind, Offer, Queue, SchedulerBusy, SchedulerRefused
-from diel.scheduler.slurm import STATES, Slurm, parse_sacct, parse_sinfo, parse_squeue
+from diel.site.scheduler import Job, JobState, NodeKind, Offer, Queue, SchedulerBusy, SchedulerRefused
+from diel.site.scheduler.slurm import STATES, Slurm, parse_sacct, parse_sinfo, parse_squeue
 from tests.cluster.cluster import Cluster
 from tests.cluster.daemon import ClusterError
 from tests.scheduler.edges import Edge, clean_up, first_on_path, programs, text

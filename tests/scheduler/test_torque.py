@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from diel.scheduler import Job, JobState, NodeKind, SchedulerBusy
-from diel.scheduler.scheduler import Answer
-from diel.scheduler.torque import Torque, parse_nodes
+from diel.site.scheduler import Job, JobState, NodeKind, SchedulerBusy
+from diel.site.scheduler.scheduler import Answer
+from diel.site.scheduler.torque import Torque, parse_nodes
 from tests.scheduler.edges import first_on_path, programs
 
 FOLDER = Path("/scratch/runs/melt-1")

@@ -6,11 +6,11 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from diel.journal.axis_history import AxisHistory, Course
-from diel.search.optuna import OptunaSearcher
-from diel.search.searcher import Space, space_of
-from diel.spec import Hyperparameter, Search
-from diel.states import TrialState
+from diel.base.states import TrialState
+from diel.controller.search.optuna import OptunaSearcher
+from diel.controller.search.searcher import Space, space_of
+from diel.store.journal.axis_history import AxisHistory, Course
+from diel.workflow.models import Hyperparameter, Search
 from tests.record import as_record
 
 Record = dict[str, Any]

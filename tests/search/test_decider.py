@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from diel.axes.adaptive import Standing
-from diel.journal.axis_history import Course
-from diel.project.requests import ask_cancel
+from diel.store.journal.axis_history import Course
+from diel.store.project.requests import ask_cancel
+from diel.tasks.points.adaptive import Standing
 from tests.controller.bench import Bench
 
 LOOP = """

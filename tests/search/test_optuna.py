@@ -8,10 +8,10 @@ from typing import Any
 import optuna
 import pytest
 
-from diel.journal.axis_history import Course, Trial, ranked
-from diel.search.optuna import OptunaSearcher, importances, study_of
-from diel.spec import Hyperparameter
-from diel.states import TrialState
+from diel.base.states import TrialState
+from diel.controller.search.optuna import OptunaSearcher, importances, study_of
+from diel.store.journal.axis_history import Course, Trial, ranked
+from diel.workflow.models import Hyperparameter
 from tests.search.playing import EVERYTHING, Play, bowl, course_of, search, space
 
 SAMPLERS = ("random", "tpe", "cmaes", "nsga2", "qmc")

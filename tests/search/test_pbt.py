@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from diel.journal.axis_history import Course, Trial
-from diel.search.pbt import PopulationSearcher
-from diel.states import TrialState
+from diel.base.states import TrialState
+from diel.controller.search.pbt import PopulationSearcher
+from diel.store.journal.axis_history import Course, Trial
 from tests.search.playing import EVERYTHING, search, space
 
 RATE = {"rate": {"type": "float", "low": 1e-3, "high": 1, "log": True}}

@@ -14,9 +14,9 @@ from typing import Any
 import optuna
 import pytest
 
-from diel.search.optuna import OptunaSearcher
-from diel.spec import Hyperparameter
-from diel.states import TrialState
+from diel.base.states import TrialState
+from diel.controller.search.optuna import OptunaSearcher
+from diel.workflow.models import Hyperparameter
 from tests.search.playing import search, space
 
 TRIALS = 60

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from diel.axes.adaptive import Standing
-from diel.journal.axis_history import Course, Trial
-from diel.journal.segment import SegmentWriter
-from diel.journal.snapshot import read_run
-from diel.project.requests import ask_cancel, read_stops
-from diel.search.optuna import OptunaSearcher
-from diel.search.search import Memory
-from diel.spec import Search
-from diel.states import TaskState, TrialState
+from diel.base.states import TaskState, TrialState
+from diel.controller.search.optuna import OptunaSearcher
+from diel.controller.search.search import Memory
+from diel.store.journal.axis_history import Course, Trial
+from diel.store.journal.segment import SegmentWriter
+from diel.store.journal.snapshot import read_run
+from diel.store.project.requests import ask_cancel, read_stops
 from diel.tasks.link import Verdict
+from diel.tasks.points.adaptive import Standing
+from diel.workflow.models import Search
 from tests.controller.bench import Bench
 from tests.record import as_record
 from tests.search.playing import EVERYTHING, Play, search, space
@@ -117,9 +117,9 @@ def test_a_controller_killed_between_a_score_and_what_until_says_of_it_changes_n
 def test_a_search_ends_after_its_time(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = bench(workspace, "timeout: 10s")
     stepped, later = time.time() + 3600, time.monotonic() + 11
-    monkeypatch.setattr("diel.search.search.time.time", lambda: stepped)
+    monkeypatch.setattr("diel.controller.search.search.time.time", lambda: stepped)
     assert not course(here).over, "the clock made a step"
-    monkeypatch.setattr("diel.search.search.time.monotonic", lambda: later)
+    monkeypatch.setattr("diel.controller.search.search.time.monotonic", lambda: later)
     assert running(here) == [0]
     here.done("f", 0, value=1.0)
     assert (course(here).points, course(here).reason) == (1, "timeout")
@@ -532,7 +532,7 @@ def test_core_hours_count_what_a_pruned_trial_had_made(workspace: Path) -> None:
 
 @pytest.fixture
 def play(monkeypatch: pytest.MonkeyPatch) -> Play:
-    monkeypatch.setattr("diel.search.search.SLOW", 0.0)
+    monkeypatch.setattr("diel.controller.search.search.SLOW", 0.0)
     return Play(search("tpe", startup=3, pruner="median"), space(EVERYTHING))
 
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from diel.errors import DielError, UsageError
-from diel.journal.axis_history import Course, Trial
-from diel.load import load_text
-from diel.search import Searcher
-from diel.search.optuna import OptunaSearcher
-from diel.search.pbt import PopulationSearcher
-from diel.search.searcher import SHUFFLED, conditions, grid_points, place_of, refuse_unsearchable
-from diel.spec import Hyperparameter
-from diel.states import TrialState
+from diel.base.errors import DielError, UsageError
+from diel.base.states import TrialState
+from diel.controller.search import Searcher
+from diel.controller.search.optuna import OptunaSearcher
+from diel.controller.search.pbt import PopulationSearcher
+from diel.controller.search.searcher import SHUFFLED, conditions, grid_points, place_of, refuse_unsearchable
+from diel.store.journal.axis_history import Course, Trial
+from diel.workflow.load import load_text
+from diel.workflow.models import Hyperparameter
 from tests.search.playing import search, space
 from tests.searched import SEARCH
 
@@ -58,7 +58,7 @@ def test_a_course_that_another_version_made_is_not_gone_on_with() -> None:
 def test_a_search_without_its_package_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     workflow = load_text(f"diel: 1\nname: w\n{SEARCH}", Path("w.yaml")).spec
     refuse_unsearchable(workflow)
-    monkeypatch.setattr("diel.search.searcher.find_spec", lambda name: None)
+    monkeypatch.setattr("diel.controller.search.searcher.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"axis 'trial' .* needs optuna: .*pip install 'diel\[search\]'"):
         refuse_unsearchable(workflow)
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy
 import pytest
 
-from diel.services.client import ServiceClient, ServiceError
-from diel.services.endpoint import Endpoint, write_endpoint
+from diel.streams.services.client import ServiceClient, ServiceError
+from diel.streams.services.endpoint import Endpoint, write_endpoint
 
 Answer = Callable[[str, bytes, Any], tuple[int, str, bytes]]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from diel.paths import RunPaths
-from diel.services.endpoint import (
+from diel.base.paths import RunPaths
+from diel.streams.services.endpoint import (
     TOKEN,
     Endpoint,
     endpoint_file,

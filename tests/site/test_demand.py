@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from diel.artifacts import Artifact
-from diel.load import load_text
-from diel.site import Pool, Site, Unplaceable
 from diel.site.demand import Demand
+from diel.site.shape import Unplaceable
+from diel.site.site import Pool, Site
+from diel.store.artifacts import Artifact
+from diel.workflow.load import load_text
 
 SITE = Site(
     name="here", scheduler="local", pools={"one": Pool.model_validate({"cores": 8, "memory": "16GiB"})}

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from diel.errors import SpecError, UsageError
-from diel.site import find_program, find_site, lacks, read_site
-from diel.spec import Resources
+from diel.base.errors import SpecError, UsageError
+from diel.site.find import find_program, find_site, read_site
+from diel.site.shape import lacks
+from diel.workflow.models import Resources
 from tests.test_broken import check_told
 
 SITE = "name: {name}\nscheduler: local\npools: {{cpu: {{cores: 4}}}}\n"

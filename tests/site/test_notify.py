@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from diel.errors import SpecError
-from diel.site import read_site
+from diel.base.errors import SpecError
+from diel.site.find import read_site
 from diel.site.notify import addresses, notify_again, read_user_file
 from diel.site.site import Site
 

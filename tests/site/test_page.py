@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from diel.paths import shipped
-from diel.site import ControllerHome, FileSystem, LocalDisk, Pool, Site, find_site
-from diel.spec.model import SpecModel
-from diel.spec.notify import Notify
-from diel.values import scalar
+from diel.base.paths import shipped
+from diel.base.values import scalar
+from diel.site.find import find_site
+from diel.site.site import ControllerHome, FileSystem, LocalDisk, Pool, Site
+from diel.workflow.models.model import SpecModel
+from diel.workflow.models.notify import Notify
 
 LEAST: dict[type[SpecModel], dict[str, Any]] = {
     Site: {"name": "s", "scheduler": "local", "pools": {"p": {}}},

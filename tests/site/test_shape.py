@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from diel.site import Pool, Shape, cores_of, lacks, memory_of, nodes_that_fit, shape_of, shared_shape
-from diel.spec import Resources
+from diel.site.shape import Shape, cores_of, lacks, memory_of, nodes_that_fit, shape_of, shared_shape
+from diel.site.site import Pool
+from diel.workflow.models import Resources
 
 
 def asked(**resources: Any) -> Resources:

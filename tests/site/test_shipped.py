@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from diel.check import check
-from diel.errors import SpecError
-from diel.extensions import SCHEDULERS, names_in
-from diel.paths import shipped
-from diel.plan import Plan, make_plan
-from diel.scheduler import Job, scheduler_named
-from diel.site import Site, cores_of, find_site, missing, read_site
+from diel.base.errors import SpecError
+from diel.base.extensions import SCHEDULERS, names_in
+from diel.base.paths import shipped
+from diel.planning.check import check
+from diel.planning.plan import Plan, make_plan
+from diel.site.find import find_site, read_site
+from diel.site.scheduler import Job, scheduler_named
+from diel.site.shape import cores_of
+from diel.site.site import Site, missing
 
 FILES = sorted(shipped("schedulers").glob("*.yaml"))
 CLUSTERS = ("aurora", "frontier", "leonardo", "lumi", "perlmutter", "polaris")

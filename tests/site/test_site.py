@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from diel.site import Site, launcher_words, missing
-from diel.spec import Resources
+from diel.site.shape import launcher_words
+from diel.site.site import Site, missing
+from diel.workflow.models import Resources
 
 
 def site(**more: Any) -> Site:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from diel.spec import Violation, Violations
+from diel.workflow.models import Violation, Violations
 
 
 def flaws_of(model: type[Any], given: object) -> list[Violation]:

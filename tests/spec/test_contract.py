@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from diel.spec.contract import Contract, contract_flaws
+from diel.workflow.models.contract import Contract, contract_flaws
 from tests.spec.flawed import flaws_of
 
 

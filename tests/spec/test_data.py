@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from diel.spec import Input, Output
-from diel.spec.data import path_flaw
+from diel.workflow.models import Input, Output
+from diel.workflow.models.data import path_flaw
 from tests.spec.flawed import flaws_of
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from diel.spec import Hyperparameter, Violations
-from diel.spec.hyperparameter import undrawable
+from diel.workflow.models import Hyperparameter, Violations
+from diel.workflow.models.hyperparameter import undrawable
 from tests.spec.flawed import flaws_of
 
 

@@ -8,8 +8,19 @@ from typing import Annotated, Any
 import pytest
 from pydantic import AfterValidator, ValidationError
 
-from diel.spec import Resources, Violation
-from diel.spec.model import Items, Label, Later, Size, SpecModel, Text, no_repeats, plain, quote, written_as
+from diel.workflow.models import Resources, Violation
+from diel.workflow.models.model import (
+    Items,
+    Label,
+    Later,
+    Size,
+    SpecModel,
+    Text,
+    no_repeats,
+    plain,
+    quote,
+    written_as,
+)
 from tests.spec.flawed import flaws_of
 
 

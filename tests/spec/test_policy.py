@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from diel.spec import Resources, Stage
-from diel.spec.policy import most_failures
-from diel.states import FailureClass
+from diel.base.states import FailureClass
+from diel.workflow.models import Resources, Stage
+from diel.workflow.models.policy import most_failures
 
 BIG = {"memory": "1GiB", "walltime": "1h"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from diel.spec import Resources
+from diel.workflow.models import Resources
 from tests.spec.flawed import flaws_of
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from diel.spec import Service
+from diel.workflow.models import Service
 from tests.spec.flawed import flaws_of
 
 

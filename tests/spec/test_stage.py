@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from diel.spec import Workflow
-from diel.spec.stage import reads_quotes
+from diel.workflow.models import Workflow
+from diel.workflow.models.stage import reads_quotes
 
 
 def interpreter(shell: object = None, whole: object = None) -> tuple[str, ...]:

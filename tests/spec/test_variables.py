@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from diel.carried import kept_variables
-from diel.spec import Workflow
-from diel.spec.variables import apply_shell, read_variables, shell_of
+from diel.base.carried import kept_variables
+from diel.workflow.models import Workflow
+from diel.workflow.models.variables import apply_shell, read_variables, shell_of
 
 READ = {
     "echo ${STEPS:-10} $1 $@ $? $$ $(date)": {"STEPS"},

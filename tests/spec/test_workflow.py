@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from diel.spec import Workflow
+from diel.workflow.models import Workflow
 from tests.spec.flawed import flaws_of
 
 

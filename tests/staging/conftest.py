@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.staging.disk import Disk, release
+from diel.worker.staging.disk import Disk, release
 
 
 @pytest.fixture(autouse=True)

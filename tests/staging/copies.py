@@ -6,8 +6,8 @@ import multiprocessing
 from collections.abc import Callable
 from pathlib import Path
 
-from diel.staging.disk import Disk
-from diel.staging.item import Item, item_of
+from diel.worker.staging.disk import Disk
+from diel.worker.staging.item import Item, item_of
 
 KIB = 1024
 

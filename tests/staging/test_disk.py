@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from diel import copying
-from diel.staging import disk as bringing
-from diel.staging import disk as disks
-from diel.staging.disk import Brought, Disk, StagingError, bring, fetch, local_folder, release
-from diel.staging.item import Local, item_of
+from diel.base import copying
+from diel.worker.staging import disk as bringing
+from diel.worker.staging import disk as disks
+from diel.worker.staging.disk import Brought, Disk, StagingError, bring, fetch, local_folder, release
+from diel.worker.staging.item import Local, item_of
 from tests.staging.copies import KIB, in_another_process, names, source
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from diel.artifacts import Artifact
-from diel.staging.item import AT_NODE, flat, item_of, placed
+from diel.store.artifacts import Artifact
+from diel.worker.staging.item import AT_NODE, flat, item_of, placed
 
 
 def test_the_copies_of_a_node_take_the_place_of_what_stands_for_them() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from diel.errors import counted
-from diel.paths import RunPaths
-from diel.status.run import read_status
+from diel.base.errors import counted
+from diel.base.paths import RunPaths
+from diel.observe.status.run import read_status
 from tests.throwaway import Project
 
 FLOW = """

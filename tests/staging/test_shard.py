@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import diel
-from diel.errors import ModuleError
-from diel.staging.item import Local, Shard
-from diel.staging.shard import items_of, order, part_of
+from diel.base.errors import ModuleError
+from diel.worker.staging.item import Local, Shard
+from diel.worker.staging.shard import items_of, order, part_of
 
 
 @given(st.integers(0, 200), st.integers(1, 40), st.integers(0, 2**40), st.integers(0, 50))

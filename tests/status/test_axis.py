@@ -9,14 +9,14 @@ from pathlib import Path
 import click
 import pytest
 
-from diel.journal.history import History
-from diel.journal.segment import Reader
-from diel.journal.snapshot import read_run
-from diel.results import RunReader
-from diel.results.attempts import list_trials
-from diel.status.axis import axis_lines, drawn_course, last_metric
-from diel.status.columns import width_of
-from diel.status.run import read_status
+from diel.observe.results import RunReader
+from diel.observe.results.attempts import list_trials
+from diel.observe.status.axis import axis_lines, drawn_course, last_metric
+from diel.observe.status.columns import width_of
+from diel.observe.status.run import read_status
+from diel.store.journal.history import History
+from diel.store.journal.segment import Reader
+from diel.store.journal.snapshot import read_run
 from tests.cli.call import call
 from tests.record import as_record
 from tests.screen import Terminal

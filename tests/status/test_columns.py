@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from diel.status.columns import columns, last_line, markdown_table, one_line, paint, plain, shorten
+from diel.observe.status.columns import columns, last_line, markdown_table, one_line, paint, plain, shorten
 
 
 def test_columns_are_as_wide_as_what_is_seen_of_their_cells() -> None:

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from diel.errors import UsageError
-from diel.journal.segment import SegmentWriter
-from diel.journal.snapshot import read_run
-from diel.paths import RunPaths
-from diel.project.lease import Lease, read_lease, take
-from diel.project.runs import create_run
-from diel.project.submission import make_submission
-from diel.states import RunState, TaskState
-from diel.status.run import fold_status, read_status, standing
+from diel.base.errors import UsageError
+from diel.base.paths import RunPaths
+from diel.base.states import RunState, TaskState
+from diel.observe.status.run import fold_status, read_status, standing
+from diel.store.journal.segment import SegmentWriter
+from diel.store.journal.snapshot import read_run
+from diel.store.project.lease import Lease, read_lease, take
+from diel.store.project.runs import create_run
+from diel.store.project.submission import make_submission
 from tests.handmade import HOST
 from tests.written import Written
 
@@ -54,7 +54,7 @@ def test_a_controller_that_comes_while_the_lease_is_read_is_no_interruption(
         return before
 
     with monkeypatch.context() as patch:
-        patch.setattr(sys.modules["diel.status.run"], "read_lease", read_and_take)
+        patch.setattr(sys.modules["diel.observe.status.run"], "read_lease", read_and_take)
         assert state(paths) is RunState.PENDING
     assert state(paths) is RunState.RUNNING
     taken[0].close()
@@ -71,7 +71,7 @@ def test_a_controller_that_says_who_it_is_while_the_lease_is_read_is_no_interrup
         paths.controller_segment(2).write_text(f"{line}\n", encoding="utf-8")
         return before
 
-    monkeypatch.setattr(sys.modules["diel.status.run"], "read_lease", read_and_tell)
+    monkeypatch.setattr(sys.modules["diel.observe.status.run"], "read_lease", read_and_tell)
     assert state(paths) is RunState.PENDING
 
 
@@ -207,6 +207,6 @@ def test_a_journal_of_another_form_is_an_error_that_names_the_run(tmp_path: Path
 
 def test_nothing_heavy_is_imported(root: Path) -> None:
     heavy = {"parsl", "pydantic", "rich", "yaml", "numpy"}
-    code = f"import sys, diel.status; print(*sorted(set(sys.modules) & {heavy!r}))"
+    code = f"import sys, diel.observe.status; print(*sorted(set(sys.modules) & {heavy!r}))"
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""

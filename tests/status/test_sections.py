@@ -10,17 +10,17 @@ from types import SimpleNamespace
 import click
 import pytest
 
-from diel.blocks.block import Block
+from diel.backends.blocks.block import Block
+from diel.base.paths import RunPaths
+from diel.base.states import RunState
 from diel.cli.commands.status import _fit, _run_view
-from diel.journal.history import History
-from diel.journal.snapshot import read_run
-from diel.paths import RunPaths
-from diel.services.endpoint import Endpoint, endpoint_file, write_endpoint
-from diel.site import Shape
-from diel.states import RunState
-from diel.status.columns import width_of
-from diel.status.run import Status, ended_status, read_status, services_of
-from diel.status.sections import SECTIONS, block_lines, service_lines
+from diel.observe.status.columns import width_of
+from diel.observe.status.run import Status, ended_status, read_status, services_of
+from diel.observe.status.sections import SECTIONS, block_lines, service_lines
+from diel.site.shape import Shape
+from diel.store.journal.history import History
+from diel.store.journal.snapshot import read_run
+from diel.streams.services.endpoint import Endpoint, endpoint_file, write_endpoint
 from tests.allocation import Node, block
 from tests.cli.call import call
 from tests.entered import entered
@@ -37,7 +37,7 @@ def run(workspace: Path) -> Written:
 def test_the_end_of_a_run_enters_no_feature_that_it_does_not_use(run: Written) -> None:
     status = ended_status(run.paths, History(), RunState.SUCCEEDED)
     files = entered(lambda: [section.summary(status) for section in SECTIONS if section.used(status)])
-    assert files <= {"status/run.py", "status/sections.py"}
+    assert files <= {"observe/status/run.py", "observe/status/sections.py"}
 
 
 def busy(run: Written) -> Status:

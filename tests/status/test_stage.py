@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from diel.errors import UsageError
-from diel.journal.snapshot import read_run
-from diel.states import TaskState
-from diel.status.columns import tasks_text
-from diel.status.stage import failure_lines, find_task, joined_lines, mean_text, tasks_by_state
+from diel.base.errors import UsageError
+from diel.base.states import TaskState
+from diel.observe.status.columns import tasks_text
+from diel.observe.status.stage import failure_lines, find_task, joined_lines, mean_text, tasks_by_state
+from diel.store.journal.snapshot import read_run
 from tests.cli.call import call
 from tests.written import Written
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from diel.journal.history import History
-from diel.journal.snapshot import read_run
-from diel.paths import RunPaths
-from diel.status.surrogate import SurrogateStatus, answered_text, surrogate_of, trouble
+from diel.base.paths import RunPaths
+from diel.observe.status.surrogate import SurrogateStatus, answered_text, surrogate_of, trouble
+from diel.store.journal.history import History
+from diel.store.journal.snapshot import read_run
 from tests.record import as_record
 
 Record = dict[str, Any]

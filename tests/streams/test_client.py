@@ -10,8 +10,8 @@ from typing import Any
 import numpy
 import pytest
 
-from diel.errors import StreamEnd, StreamError
-from diel.paths import RunPaths
+from diel.base.errors import StreamEnd, StreamError
+from diel.base.paths import RunPaths
 from diel.streams.client import Connection, connect
 from diel.streams.item import LARGE
 from tests.streams.served import Served

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from diel.errors import StreamError
+from diel.base.errors import StreamError
 from diel.streams.client import Connection
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diel.errors import StreamError
-from diel.paths import RunPaths
+from diel.base.errors import StreamError
+from diel.base.paths import RunPaths
 from diel.streams.client import Connection
 from diel.streams.item import ALIGNED, LARGE, decode, encode
 from tests.streams.served import Served

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import zmq
 
-from diel.paths import RunPaths
+from diel.base.paths import RunPaths
 from diel.streams.client import Connection
 from diel.streams.protocol import contact_file, read_contact
 from tests.streams.served import Served

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy
 import pytest
 
-from diel.errors import StreamLost
+from diel.base.errors import StreamLost
 from diel.streams.client import Connection
 from diel.streams.item import LARGE
 from diel.streams.wire import Wire

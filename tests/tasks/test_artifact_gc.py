@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from diel.journal.segment import SegmentWriter
-from diel.project.runs import create_run
+from diel.store.journal.segment import SegmentWriter
+from diel.store.project.runs import create_run
 from diel.tasks.artifact_gc import Keeping, Readers, delete, reading
 from tests.controller.bench import Bench
 from tests.record import as_record

@@ -12,9 +12,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from diel.attempt.bundle import Request
+from diel.base.states import TaskState
 from diel.controller.finder import Finder
-from diel.states import TaskState
+from diel.worker.attempt.bundle import Request
 from tests.controller.bench import Bench
 
 PAIR = """

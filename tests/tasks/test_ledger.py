@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from diel.journal.segment import SegmentWriter
-from diel.paths import RunPaths
-from diel.states import RunState
+from diel.base.paths import RunPaths
+from diel.base.states import RunState
+from diel.store.journal.segment import SegmentWriter
+from diel.store.timeline import load_timeline
 from diel.tasks.ledger import Ledger
-from diel.timeline import load_timeline
 from tests.handmade import Handmade
 from tests.record import as_record
 
@@ -32,7 +32,7 @@ def test_a_worker_that_reports_before_its_segment_was_read_is_known(tmp_path: Pa
 def test_a_large_run_leaves_its_timeline_when_it_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("diel.tasks.ledger.MANY", "diel.timeline.SAVED"):
+    for module in ("diel.tasks.ledger.MANY", "diel.store.timeline.SAVED"):
         monkeypatch.setattr(module, 2)
     run = Handmade(tmp_path, "stages: {s: {kind: analysis, command: [x]}}").stage("s", 3)
     for index in range(3):

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diel.axes.domain import UNKNOWN, make_domain
-from diel.graph import Edge
-from diel.journal.stage_history import StageHistory
-from diel.spec import Stage
-from diel.spec.forms.axis import Points
-from diel.states import TaskState
+from diel.base.states import TaskState
+from diel.store.journal.stage_history import StageHistory
 from diel.tasks.link import Link, Verdict
+from diel.tasks.points.domain import UNKNOWN, make_domain
 from diel.tasks.stage_run import StageRun
+from diel.workflow.graph import Edge
+from diel.workflow.models import Stage
+from diel.workflow.models.forms.axis import Points
 from tests.axes.test_domain import Setup, setups
 
 SPEC = Stage.model_validate({"command": ["true"]})

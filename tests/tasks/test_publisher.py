@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from diel.paths import registry_dir
-from diel.registry import Change, read_changes
+from diel.base.paths import registry_dir
+from diel.store.registry import Change, read_changes
 from diel.tasks.results import MissingInput
 from tests.controller.bench import Bench
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from diel.artifacts import Artifact
-from diel.errors import ModuleError
-from diel.expressions import ExpressionError
-from diel.staging.item import AT_NODE, Shard
+from diel.base.errors import ModuleError
+from diel.store.artifacts import Artifact
 from diel.tasks.recipe import copies, keyed
 from diel.tasks.results import MissingInput
+from diel.worker.staging.item import AT_NODE, Shard
+from diel.workflow.expressions import ExpressionError
 from tests.controller.bench import Bench
 
 MODULES = """

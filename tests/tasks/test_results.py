@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from diel.artifacts import Artifact
-from diel.journal.segment import SegmentWriter
-from diel.paths import RunPaths
+from diel.base.paths import RunPaths
+from diel.store.artifacts import Artifact
+from diel.store.journal.segment import SegmentWriter
 from diel.tasks import results as module
 from diel.tasks.results import Results, artifact_path, output_of, outputs_of
 from tests.record import as_record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from diel.axes.adaptive import Adaptive
+from diel.tasks.points.adaptive import Adaptive
 from tests.controller.bench import Bench
 
 FLOW = """

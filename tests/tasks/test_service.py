@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.states import TaskState
+from diel.base.states import TaskState
 from diel.tasks.link import Verdict
 from diel.tasks.service import ServiceLink
 from tests.controller.bench import Bench

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from diel.axes.domain import Origins, make_domain
-from diel.journal.stage_history import StageHistory
-from diel.spec import Stage
-from diel.spec.forms.axis import Points
-from diel.states import TaskState
+from diel.base.states import TaskState
+from diel.store.journal.stage_history import StageHistory
+from diel.tasks.points.domain import Origins, make_domain
 from diel.tasks.stage_run import StageRun
+from diel.workflow.models import Stage
+from diel.workflow.models.forms.axis import Points
 
 
 def stage_run(size: int) -> StageRun:

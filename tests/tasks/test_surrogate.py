@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from diel.attempt.bundle import Question
-from diel.spec import Stage
+from diel.base.terms import SIMULATED
 from diel.tasks.surrogate import tell_cached
-from diel.terms import SIMULATED
+from diel.worker.attempt.bundle import Question
+from diel.workflow.models import Stage
 from tests.controller.bench import Bench
 from tests.record import as_record
 

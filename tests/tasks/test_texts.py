@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from diel.artifacts import Artifact, artifact, identity
-from diel.errors import ModuleError
-from diel.paths import RunPaths
-from diel.spec import Stage
-from diel.spec.data import Filling, Rendering
+from diel.base.errors import ModuleError
+from diel.base.paths import RunPaths
+from diel.store.artifacts import Artifact, artifact, identity
 from diel.tasks.texts import Files, Renderings, Watch
+from diel.workflow.models import Stage
+from diel.workflow.models.data import Filling, Rendering
 from tests.throwaway import Project
 
 FLOW = """

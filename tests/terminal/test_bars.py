@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from diel.check import check
 from diel.controller.controller import Controller
 from diel.controller.start import create
-from diel.plan import make_plan
-from diel.project.lease import take
-from diel.project.run_file import read_run_file
-from diel.site import Site
-from diel.terminal import bars, progress
-from diel.terminal.bars import Bars
-from diel.terminal.meter import Meter
-from diel.terminal.progress import FIRST_NEWS, Foreground, Plain
+from diel.planning.check import check
+from diel.planning.plan import make_plan
+from diel.site.site import Site
+from diel.store.project.lease import take
+from diel.store.project.run_file import read_run_file
+from diel.ui.terminal import bars, progress
+from diel.ui.terminal.bars import Bars
+from diel.ui.terminal.meter import Meter
+from diel.ui.terminal.progress import FIRST_NEWS, Foreground, Plain
 from tests.record import as_record
 
 WAITING = "waiting for a block: job 123 pending (Priority)"

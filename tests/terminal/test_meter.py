@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from diel.blocks.dispatcher import Sent
-from diel.check import check
+from diel.backends.blocks.dispatcher import Sent
+from diel.base.states import TaskState
 from diel.controller.controller import Controller
 from diel.controller.start import create
-from diel.journal.history import History
-from diel.plan import Plan, make_plan
-from diel.project.lease import take
-from diel.project.run_file import read_run_file
-from diel.site import Site
-from diel.states import TaskState
-from diel.terminal.meter import Meter, blocks_text
+from diel.planning.check import check
+from diel.planning.plan import Plan, make_plan
+from diel.site.site import Site
+from diel.store.journal.history import History
+from diel.store.project.lease import take
+from diel.store.project.run_file import read_run_file
+from diel.ui.terminal.meter import Meter, blocks_text
 from tests.record import as_record
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from textual.pilot import Pilot
 
-from diel.paths import RunPaths
-from diel.view.app import ViewApp
+from diel.base.paths import RunPaths
+from diel.ui.view.app import ViewApp
 
 Looker = Callable[["RunView"], Awaitable[None]]
 

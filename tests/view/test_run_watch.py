@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from diel.page import panels
-from diel.page.panel import Entry, Text
-from diel.view import run_watch
-from diel.view.run_watch import LivePage
-from diel.view.server import Port, handler
+from diel.ui.page import panels
+from diel.ui.page.panel import Entry, Text
+from diel.ui.view import run_watch
+from diel.ui.view.run_watch import LivePage
+from diel.ui.view.server import Port, handler
 from tests import browser
 from tests.handmade import Handmade
 

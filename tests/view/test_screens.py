@@ -12,9 +12,9 @@ import pytest
 from rich.text import Text
 from textual.app import App, ComposeResult
 
-from diel.states import RunState, TaskState
-from diel.view.charts import MARKS
-from diel.view.screens import TaskList
+from diel.base.states import RunState, TaskState
+from diel.ui.view.charts import MARKS
+from diel.ui.view.screens import TaskList
 from tests.handmade import WORKER, Handmade
 from tests.view.screen import RunView, view
 
@@ -293,7 +293,7 @@ def test_a_mistake_while_it_looks_is_told_and_the_last_picture_stays(
 ) -> None:
     async def look(seen: RunView) -> None:
         await seen.until("1 of 4 tasks")
-        monkeypatch.setattr("diel.view.run_watch.RunWatch.look", lambda watched: os.environ["GONE"])
+        monkeypatch.setattr("diel.ui.view.run_watch.RunWatch.look", lambda watched: os.environ["GONE"])
         await seen.until("diel failed in a way", "KeyError: 'GONE'", "1 of 4 tasks")
 
     looked_at(run, look, notifications=True)

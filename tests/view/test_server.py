@@ -16,8 +16,8 @@ from typing import Any
 import psutil
 import pytest
 
-from diel.view import run_watch
-from diel.view.run_watch import LivePage
+from diel.ui.view import run_watch
+from diel.ui.view.run_watch import LivePage
 from tests.handmade import GONE, Handmade
 from tests.throwaway import Project
 

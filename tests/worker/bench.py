@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from diel.attempt.bundle import Bundle, BundleReport, Request, Work
-from diel.attempt.ipc import SPENT
-from diel.attempt.reaper import kill_marked, mark
-from diel.blocks.local import Pipes
-from diel.journal.records import Record
-from diel.journal.segment import SegmentWriter, read_segment, segments
-from diel.modules.catalogue import find
-from diel.paths import RunPaths
+from diel.backends.blocks.local import Pipes
+from diel.base.paths import RunPaths
+from diel.store.journal.records import Record
+from diel.store.journal.segment import SegmentWriter, read_segment, segments
+from diel.worker.attempt.bundle import Bundle, BundleReport, Request, Work
+from diel.worker.attempt.ipc import SPENT
+from diel.worker.attempt.reaper import kill_marked, mark
+from diel.workflow.modules.catalogue import find
 from tests.record import as_record
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.attempt.bundle import Request
+from diel.worker.attempt.bundle import Request
 from tests.worker.bench import Bench, request, worker_bench
 
 

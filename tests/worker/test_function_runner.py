@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from diel.attempt.bundle import Work
-from diel.attempt.function import RETURN_FILE
-from diel.context import Context
-from diel.modules.catalogue import find
-from diel.spec import Service
+from diel.worker.attempt.bundle import Work
+from diel.worker.attempt.function import RETURN_FILE
+from diel.worker.context import Context
+from diel.workflow.models import Service
+from diel.workflow.modules.catalogue import find
 from tests.worker.bench import request
 
 HEAD = "import os\nimport diel\n\n\n@diel.module(kind='analysis')\n"

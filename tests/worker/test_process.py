@@ -14,11 +14,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from diel.errors import WorkerLost
-from diel.journal.segment import read_segment, segments
-from diel.project.requests import ask_cancel, put_up
-from diel.spec import Output, Service, Surrogate
-from diel.spec.model import plain
+from diel.base.errors import WorkerLost
+from diel.store.journal.segment import read_segment, segments
+from diel.store.project.requests import ask_cancel, put_up
+from diel.workflow.models import Output, Service, Surrogate
+from diel.workflow.models.model import plain
 from tests.record import as_record
 from tests.throwaway import wait_for
 from tests.worker.bench import Bench, request, worker_bench
@@ -234,8 +234,8 @@ def test_no_worker_loads_models_or_the_fold_whatever_its_stage_declares(bench: B
     assert plain(output).promises == ("finite",)
     module = bench.module(
         "def made() -> dict:\n"
-        "    import sys, diel.worker.service, diel.attempt.surrogate\n"
-        "    heavy = {'pydantic', 'parsl', 'yaml', 'diel.journal.history'}\n"
+        "    import sys, diel.worker.service, diel.worker.attempt.surrogate\n"
+        "    heavy = {'pydantic', 'parsl', 'yaml', 'diel.store.journal.history'}\n"
         "    return {'x': 1.5, 'loaded': sorted(heavy & {*sys.modules})}"
     )
     work = {"module": module, "promises": {"x": plain(output)}, "service": None}

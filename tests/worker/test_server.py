@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from diel.errors import WorkerLost
+from diel.base.errors import WorkerLost
 from tests.descendants import alive
 from tests.throwaway import wait_for
 from tests.worker.bench import Bench, request, worker_bench

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from diel.paths import RunPaths
-from diel.services.endpoint import STOP, message_file
-from diel.spec import Ready
+from diel.base.paths import RunPaths
+from diel.streams.services.endpoint import STOP, message_file
 from diel.worker import service
 from diel.worker.service import GONE, Line, Printed, Stopped, Wanted
+from diel.workflow.models import Ready
 from tests.throwaway import wait_for
 
 HEALTH = Ready(http="/héalth a")

@@ -8,17 +8,17 @@ from typing import NamedTuple
 
 import click
 
-from diel.blocks.leftovers import Leftovers
+from diel.backends.blocks.leftovers import Leftovers
+from diel.base.errors import UsageError, counted
+from diel.base.paths import RunPaths, here
+from diel.base.states import TaskState
 from diel.cli.options import runs_option
 from diel.cli.target import Target, named_tasks, run_and_rest, targets, tasks_of, words_argument
-from diel.errors import UsageError, counted
-from diel.journal.segment import Reader
-from diel.journal.snapshot import read_run
-from diel.paths import RunPaths, here
-from diel.project.requests import ask_cancel
-from diel.states import TaskState
-from diel.status.run import Status, fold_status, read_status
-from diel.status.stage import find_stage, find_task
+from diel.observe.status.run import Status, fold_status, read_status
+from diel.observe.status.stage import find_stage, find_task
+from diel.store.journal.segment import Reader
+from diel.store.journal.snapshot import read_run
+from diel.store.project.requests import ask_cancel
 
 WAIT = 60.0
 """Seconds that a controller has to stop what runs."""
@@ -95,7 +95,7 @@ def _check(reader: Reader, named: Sequence[Target]) -> list[StopTarget]:
             find_stage(reader, target.word)
             stops.append(StopTarget(target.word, target.word))
             continue
-        from diel.results import RunReader  # reads the workflow, for the points
+        from diel.observe.results import RunReader  # reads the workflow, for the points
 
         if target.at:
             stage, tasks = tasks_of(RunReader(reader.paths), target)
@@ -133,7 +133,7 @@ def _ask(paths: RunPaths, reader: Reader, stops: list[StopTarget], *, no_wait: b
 def _clear(paths: RunPaths, reader: Reader, status: Status) -> int:
     """End jobs that a finished run left behind. Raise UsageError if there are none."""
     over = f"{paths.run_id} has ended already ({status.state})"
-    from diel.blocks.leftovers import end_jobs  # only if jobs may be left
+    from diel.backends.blocks.leftovers import end_jobs  # only if jobs may be left
 
     leftovers = end_jobs(paths, reader.history, patience=CLEAR)
     if leftovers is None or not (leftovers.ended or leftovers.left):
@@ -145,7 +145,7 @@ def _clear(paths: RunPaths, reader: Reader, status: Status) -> int:
 
 def _close(paths: RunPaths, reader: Reader, status: Status) -> int:
     """Cancel a run that has no controller, as its controller would have done."""
-    from diel.blocks.leftovers import close  # only if a controller is gone
+    from diel.backends.blocks.leftovers import close  # only if a controller is gone
 
     leftovers = close(paths, reader, status)
     if status.lease is not None and status.lease.host != socket.gethostname():

@@ -11,22 +11,22 @@ from pathlib import Path
 
 import click
 
+from diel.base.errors import DielError, UsageError, counted
+from diel.base.paths import RunPaths, here
+from diel.base.states import RunState
+from diel.base.values import format_duration, format_size
 from diel.cli.commands.status import size_of
 from diel.cli.options import duration, runs_option
 from diel.cli.target import complete_run
 from diel.controller.export import outlive
 from diel.controller.unneeded_outputs import drop, find_unneeded
-from diel.environments.kept import remove_environment, unneeded_environments
-from diel.errors import DielError, UsageError, counted
-from diel.paths import RunPaths, here
-from diel.project.lease import driver, refuse_driven
-from diel.project.runs import all_runs, find_run, identity_of_run, stillborn
-from diel.results import RunReader
-from diel.scheduler import JobState
-from diel.states import RunState
-from diel.status.columns import columns, paint_state
-from diel.status.run import Status, read_status
-from diel.values import format_duration, format_size
+from diel.observe.results import RunReader
+from diel.observe.status.columns import columns, paint_state
+from diel.observe.status.run import Status, read_status
+from diel.site.scheduler import JobState
+from diel.store.project.lease import driver, refuse_driven
+from diel.store.project.runs import all_runs, find_run, identity_of_run, stillborn
+from diel.worker.environments.kept import remove_environment, unneeded_environments
 
 REMOVED = ".removed-"
 """The name of a run's directory while it is being removed: it is no longer a run."""

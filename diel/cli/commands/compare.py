@@ -5,15 +5,15 @@ from pathlib import Path
 
 import click
 
+from diel.base.errors import UsageError, counted
 from diel.cli.options import Output, json_option, page_option, put_page, runs_option
 from diel.cli.target import complete_run
-from diel.comparison.comparison import compare, comparison_document, comparison_lines, slower_text
-from diel.comparison.trend import read_trend, trend_document, trend_lines, trend_table
-from diel.errors import UsageError, counted
-from diel.load import load
-from diel.project.runs import find_run
-from diel.results import RunReader
-from diel.table import csv_text
+from diel.observe.comparison.comparison import compare, comparison_document, comparison_lines, slower_text
+from diel.observe.comparison.trend import read_trend, trend_document, trend_lines, trend_table
+from diel.observe.results import RunReader
+from diel.store.project.runs import find_run
+from diel.store.table import csv_text
+from diel.workflow.load import load
 
 
 def share(text: str) -> float:
@@ -50,7 +50,7 @@ def command(
     comparison = compare(RunReader(find_run(runs, first)), RunReader(find_run(runs, second)))
     slower = "" if fail_slower is None else slower_text(comparison, fail_slower)
     if output is not None:
-        from diel.page.comparison import comparison_page  # here: only for a page
+        from diel.ui.page.comparison import comparison_page  # here: only for a page
 
         put_page(comparison_page(comparison), output, f"{comparison.names[0]} and {comparison.names[1]}")
     else:
@@ -103,7 +103,7 @@ def trend(
             raise UsageError(f"{error}\n    {_HOW}") from error
         raise
     if output is not None:
-        from diel.page.comparison import trend_page  # here: only for a page
+        from diel.ui.page.comparison import trend_page  # here: only for a page
 
         put_page(trend_page(trend), output, f"{counted(len(trend.runs), 'run')} of {trend.workflow}")
     elif as_csv:

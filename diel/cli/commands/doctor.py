@@ -9,11 +9,12 @@ from types import FrameType
 
 import click
 
+from diel.base.errors import DielError, UsageError, did_you_mean
 from diel.cli.options import PATH, Output, duration, json_option, runs_option
 from diel.doctor import EXTRAS, PROGRAMS, Finding, examine
-from diel.errors import DielError, UsageError, did_you_mean
-from diel.site import Site, find_site, missing
-from diel.status.columns import paint, printable
+from diel.observe.status.columns import paint, printable
+from diel.site.find import find_site
+from diel.site.site import Site, missing
 
 WIDTH = 13
 EXTRA_NAMES = frozenset({name for names in EXTRAS.values() for name in names} | PROGRAMS)

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import click
 
+from diel.base.errors import UsageError
 from diel.cli.options import Output, json_option, runs_option
 from diel.cli.target import run_and_rest, targets, the_task, words_argument
-from diel.errors import UsageError
-from diel.explain import Explanation
-from diel.explain.attempts import explain_block
-from diel.explain.run import explain_run
-from diel.explain.task import explain_task
-from diel.results import RunReader, read
+from diel.observe.explain import Explanation
+from diel.observe.explain.attempts import explain_block
+from diel.observe.explain.run import explain_run
+from diel.observe.explain.task import explain_task
+from diel.observe.results import RunReader, read
 
 
 @click.command("explain")

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import click
 
-from diel import drawing
-from diel.check import check
+from diel.base.errors import UsageError
 from diel.cli.options import output_option, put, runs_option
 from diel.cli.target import is_file
-from diel.errors import UsageError
-from diel.network import FORMATS, draw_run, stage_facts, stage_network, write_network
-from diel.project.runs import find_run
-from diel.results import RunReader
-from diel.spec import Stage, Workflow
+from diel.export.network import FORMATS, draw_run, stage_facts, stage_network, write_network
+from diel.observe.results import RunReader
+from diel.planning.check import check
+from diel.store.project.runs import find_run
+from diel.workflow import drawing
+from diel.workflow.models import Stage, Workflow
 
 DRAWERS = {"mermaid": drawing.draw_mermaid, "dot": drawing.draw_dot, "svg": drawing.draw_svg}
 ENDINGS = {".svg": "svg", ".dot": "dot", ".gv": "dot", ".mmd": "mermaid", ".mermaid": "mermaid"}

@@ -9,17 +9,17 @@ from typing import BinaryIO
 
 import click
 
+from diel.base.errors import DielError, UsageError, did_you_mean
+from diel.base.paths import RunPaths
+from diel.base.states import TaskState
 from diel.cli.options import runs_option
 from diel.cli.target import complete_task, named_tasks, one_task, run_and_rest, targets, words_argument
-from diel.errors import DielError, UsageError, did_you_mean
-from diel.journal.segment import Reader
-from diel.journal.snapshot import look_at, read_run
-from diel.paths import RunPaths
-from diel.results.printed import PRINTED, AttemptOutput, find_output
-from diel.states import TaskState
-from diel.status.columns import paint, printable
-from diel.status.run import fold_status
-from diel.status.stage import failure_lines
+from diel.observe.results.printed import PRINTED, AttemptOutput, find_output
+from diel.observe.status.columns import paint, printable
+from diel.observe.status.run import fold_status
+from diel.observe.status.stage import failure_lines
+from diel.store.journal.segment import Reader
+from diel.store.journal.snapshot import look_at, read_run
 
 PAUSE = 0.2
 """Seconds between two looks at a followed task."""
@@ -161,8 +161,8 @@ def path_command(words: tuple[str, ...], runs: Path, attempt: int | None, output
 def _output(paths: RunPaths, stage: str, index: int, output: str) -> str:
     """Return the path of an output; of several files, one a line. Raise UsageError where it is no file."""
     # These read results, which a directory alone does not need.
-    from diel.artifacts import Artifact
-    from diel.results import RunReader
+    from diel.observe.results import RunReader
+    from diel.store.artifacts import Artifact
     from diel.tasks.results import output_of, outputs_of  # with the results
 
     run = RunReader(paths)

@@ -10,13 +10,13 @@ from typing import Any
 
 import click
 
+from diel.base.errors import Problem, UsageError
+from diel.base.extensions import MODULES, package_of
 from diel.cli.options import PATH, Output, json_option
-from diel.errors import Problem, UsageError
-from diel.extensions import MODULES, package_of
-from diel.modules.catalogue import Module, ModuleNotFound, every, find, search_path
-from diel.modules.signature import read_source
-from diel.status.columns import columns
-from diel.table import Listing, render, short_path
+from diel.observe.status.columns import columns
+from diel.store.table import Listing, render, short_path
+from diel.workflow.modules.catalogue import Module, ModuleNotFound, every, find, search_path
+from diel.workflow.modules.signature import read_source
 
 WIDTH = 96
 

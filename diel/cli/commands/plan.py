@@ -7,19 +7,20 @@ from typing import Any, NamedTuple, Unpack
 
 import click
 
-from diel.check.imports import refuse_missing
-from diel.check.remarks import column_lines, column_types, warnings
+from diel.base.errors import Problem, SpecError, UsageError, counted
+from diel.base.paths import RunPaths
+from diel.base.values import format_duration, format_size
 from diel.cli.options import Output, WorkflowOptions, json_option, sized_option, workflow_options
-from diel.errors import Problem, SpecError, UsageError, counted
-from diel.paths import RunPaths
-from diel.plan import Plan, StagePlan, make_plan, prepare
-from diel.project.run_file import RunOptions, Sizes
-from diel.project.runs import find_run
-from diel.project.submission import Home
-from diel.site import cores_of, memory_of, missing, nodes_of
-from diel.spec.variables import apply_sizes
-from diel.table import Listing, render
-from diel.values import format_duration, format_size
+from diel.planning.check.imports import refuse_missing
+from diel.planning.check.remarks import column_lines, column_types, warnings
+from diel.planning.plan import Plan, StagePlan, make_plan, prepare
+from diel.site.shape import cores_of, memory_of, nodes_of
+from diel.site.site import missing
+from diel.store.project.run_file import RunOptions, Sizes
+from diel.store.project.runs import find_run
+from diel.store.project.submission import Home
+from diel.store.table import Listing, render
+from diel.workflow.models.variables import apply_sizes
 
 EXECUTORS = {
     "threads": "worker processes of this machine",
@@ -141,8 +142,8 @@ def plan_sized(options: WorkflowOptions, sized_by: str | None) -> tuple[Plan, Si
 def _sized(plan: Plan, word: str, runs: Path) -> tuple[Plan, Sizes]:
     """Return the plan with a run's advice, within its pools, and the advice by stage. Raise UsageError."""
     # Few runs are sized by another.
-    from diel.results import read
-    from diel.results.attempts import sizes_by
+    from diel.observe.results import read
+    from diel.observe.results.attempts import sizes_by
 
     paths = find_run(runs, word)
     (advised, used), flaws = read(paths, lambda run: (sizes_by(run), run.history.uses))
@@ -211,10 +212,10 @@ def _scripts(plan: Plan, runs: Path) -> Iterator[Script]:
     if not plan.site.scheduled:
         return
     # Slow, and seldom needed.
-    from diel.blocks.script import block_job, node_script, planned
+    from diel.backends.blocks.script import block_job, node_script, planned
     from diel.controller.home import choose_home, controller_job
-    from diel.scheduler import scheduler_named  # as above
-    from diel.scheduler.allocation import Inside
+    from diel.site.scheduler import scheduler_named  # as above
+    from diel.site.scheduler.allocation import Inside
 
     paths = RunPaths((runs / f"{plan.workflow.name}-N").absolute())
     home, scheduler = choose_home(plan.site), scheduler_named(plan.site.scheduler)

@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 
 import click
 
-from diel.artifacts import differences, files_of, text_of
+from diel.base.errors import DielError, UsageError, counted
+from diel.base.files import reason
+from diel.base.paths import RunPaths
 from diel.cli.options import PAGES, PATH, Output, json_option, output_option, put, put_page, runs_option
 from diel.cli.target import (
     choose,
@@ -18,14 +20,12 @@ from diel.cli.target import (
     targets,
     words_argument,
 )
-from diel.errors import DielError, UsageError, counted
-from diel.exporters import TOOLS, take_out
-from diel.files import reason
-from diel.paths import RunPaths
-from diel.project.runs import find_run
-from diel.results import RunReader, list_metrics, list_trials, list_usage, make_table, read, summarize
-from diel.results.rows import stage_and_output
-from diel.table import Listing, csv_text, render, write_parquet
+from diel.export import TOOLS, take_out
+from diel.observe.results import RunReader, list_metrics, list_trials, list_usage, make_table, read, summarize
+from diel.observe.results.rows import stage_and_output
+from diel.store.artifacts import differences, files_of, text_of
+from diel.store.project.runs import find_run
+from diel.store.table import Listing, csv_text, render, write_parquet
 from diel.tasks.results import artifact_home
 
 
@@ -168,15 +168,15 @@ def report(run: str, output: Path | None, public: bool, runs: Path) -> None:
     if public and kind not in PAGES:
         raise UsageError("--public is for a page: diel report -o run.html --public")
     paths = find_run(runs, run)
-    from diel.page.panel import RunView  # what panels need, a table does not
+    from diel.ui.page.panel import RunView  # what panels need, a table does not
 
     if output is not None and kind in PAGES:
-        from diel.page.document import page  # a page alone needs a style and scripts
+        from diel.ui.page.document import page  # a page alone needs a style and scripts
 
         about = f"the page of {paths.run_id}; open it in a browser"
         put_page(page(RunView(paths, public=public)), output, about)
         return
-    from diel.page.document import report as markdown  # as above
+    from diel.ui.page.document import report as markdown  # as above
 
     put(markdown(RunView(paths)).rstrip("\n"), output)
     if output is not None:

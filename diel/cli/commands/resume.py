@@ -5,29 +5,29 @@ from typing import get_args
 
 import click
 
-from diel.artifacts import text_of
+from diel.base.errors import DielError, UsageError, counted
+from diel.base.paths import RunPaths
+from diel.base.states import RunState
 from diel.cli.commands.run import patience, tell
 from diel.cli.options import Output, fail_fast_option, json_option, runs_option
 from diel.cli.target import run_argument
 from diel.controller import invalidation, start, versions
 from diel.controller.export import export_again
 from diel.controller.home import choose_home, persist, refuse_homeless, submit
-from diel.errors import DielError, UsageError, counted
-from diel.journal.snapshot import read_run
-from diel.journal.stage_history import ranges
-from diel.paths import RunPaths
-from diel.project.lease import refuse_driven
-from diel.project.requests import ask_cancel
-from diel.project.run_file import read_kept_workflow, refuse_copied
-from diel.project.runs import find_run, mend_run
-from diel.project.submission import Home, awaited, job_name, newest_submission, withdraw
-from diel.results import RunReader
-from diel.scheduler import scheduler_named
-from diel.site import read_kept_site
-from diel.states import RunState
-from diel.status.columns import tasks_text
-from diel.status.run import standing
-from diel.terminal.progress import drive
+from diel.observe.results import RunReader
+from diel.observe.status.columns import tasks_text
+from diel.observe.status.run import standing
+from diel.site.find import read_kept_site
+from diel.site.scheduler import scheduler_named
+from diel.store.artifacts import text_of
+from diel.store.journal.snapshot import read_run
+from diel.store.journal.stage_history import ranges
+from diel.store.project.lease import refuse_driven
+from diel.store.project.requests import ask_cancel
+from diel.store.project.run_file import read_kept_workflow, refuse_copied
+from diel.store.project.runs import find_run, mend_run
+from diel.store.project.submission import Home, awaited, job_name, newest_submission, withdraw
+from diel.ui.terminal.progress import drive
 
 
 @click.command("resume")

@@ -8,21 +8,21 @@ from typing import Any, Unpack, get_args
 
 import click
 
-from diel.blocks.script import NeverRuns
-from diel.check.remarks import warnings
+from diel.backends.blocks.script import NeverRuns
+from diel.base.errors import DielError
+from diel.base.paths import RunPaths, here
 from diel.cli.commands.plan import plan_to_start
 from diel.cli.options import Output, Start, json_option, start_options, workflow_options
 from diel.controller.home import Unanswered, has_come, submit_new
 from diel.controller.start import discard, start
-from diel.errors import DielError
-from diel.paths import RunPaths, here
-from diel.plan import Plan
-from diel.project.lease import read_lease
-from diel.project.submission import Home, Submission
+from diel.observe.status.columns import columns
+from diel.observe.status.run import read_status
+from diel.planning.check.remarks import warnings
+from diel.planning.plan import Plan
 from diel.site.find import detect
-from diel.status.columns import columns
-from diel.status.run import read_status
-from diel.terminal.progress import drive
+from diel.store.project.lease import read_lease
+from diel.store.project.submission import Home, Submission
+from diel.ui.terminal.progress import drive
 
 TAIL = 20
 SOON = 3.0

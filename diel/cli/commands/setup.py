@@ -10,16 +10,16 @@ from pathlib import Path
 import click
 from click.shell_completion import get_completion_class
 
+from diel.base.errors import HintedError, UsageError
+from diel.base.paths import shipped
 from diel.cli.options import output_option, put
-from diel.errors import HintedError, UsageError
-from diel.expressions import texts_in
-from diel.load import Document, load
-from diel.load.part import workflow_of, workflows
-from diel.modules.catalogue import ModuleNotFound, find, search_path
-from diel.paths import shipped
-from diel.spec.forms.rows import FileForm
+from diel.workflow.expressions import texts_in
+from diel.workflow.load import Document, load
+from diel.workflow.load.part import workflow_of, workflows
+from diel.workflow.models.forms.rows import FileForm
+from diel.workflow.modules.catalogue import ModuleNotFound, find, search_path
 
-STARTER = Path(__file__).parents[2] / "starter"
+STARTER = Path(__file__).parents[1] / "starter"
 """The project to copy: a workflow, a module, a page that says what to do."""
 FIRST = "workflow.yaml"
 SCHEMA = Path("diel.schema.json")
@@ -77,7 +77,7 @@ def _editor_line(schema: str | Path) -> str:
 
 
 def _schema() -> str:
-    from diel.schema import schema  # a shell that asks for its completion shall not wait for it
+    from diel.workflow.schema import schema  # a shell that asks for its completion shall not wait for it
 
     return json.dumps(schema(), indent=2, ensure_ascii=False)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from diel.errors import ModuleError, UsageError, did_you_mean
-from diel.paths import shipped
-from diel.staging.disk import leave_notes
-from diel.staging.shard import draw, read_shards
+from diel.base.errors import ModuleError, UsageError, did_you_mean
+from diel.base.paths import shipped
+from diel.worker.staging.disk import leave_notes
+from diel.worker.staging.shard import draw, read_shards
 
 RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PALS_RANKID", "SLURM_PROCID")
 RANKS = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PALS_SIZE", "SLURM_NTASKS")

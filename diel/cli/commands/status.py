@@ -16,19 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from diel.base.errors import DielError, UsageError, counted
+from diel.base.paths import RunPaths, here
+from diel.base.states import EXIT_CODES, RunState, TaskState
+from diel.base.values import clock, format_duration, format_size, json_value
 from diel.cli.options import Output, duration, json_option, runs_option
 from diel.cli.target import named_tasks, run_and_rest, run_argument, words_argument
-from diel.errors import DielError, UsageError, counted
-from diel.journal.segment import Reader
-from diel.journal.snapshot import look_at
-from diel.journal.stage_history import ranges, spread
-from diel.paths import RunPaths, here
-from diel.project.runs import all_runs, find_run
-from diel.states import EXIT_CODES, RunState, TaskState
-from diel.status.columns import columns, paint, paint_state, printable, tasks_text, width_of
-from diel.status.run import Status, read_status
-from diel.status.sections import SECTIONS, WIDE, View, never_lines, next_steps
-from diel.status.stage import (
+from diel.observe.status.columns import columns, paint, paint_state, printable, tasks_text, width_of
+from diel.observe.status.run import Status, read_status
+from diel.observe.status.sections import SECTIONS, WIDE, View, never_lines, next_steps
+from diel.observe.status.stage import (
     UNDER_WAY,
     StageStatus,
     count_text,
@@ -43,10 +40,13 @@ from diel.status.stage import (
     stage_usage_text,
     tasks_by_state,
 )
-from diel.values import clock, format_duration, format_size, json_value
+from diel.store.journal.segment import Reader
+from diel.store.journal.snapshot import look_at
+from diel.store.journal.stage_history import ranges, spread
+from diel.store.project.runs import all_runs, find_run
 
 if TYPE_CHECKING:
-    from diel.journal.records import Failed
+    from diel.store.journal.records import Failed
 
 SHOWN_FAILURES = 5
 MOST_RANGES = 12
@@ -251,7 +251,7 @@ def _failures(status: Status, paths: RunPaths, show_all: bool) -> list[str]:
 
 def _shared(paths: RunPaths, stage: str, alike: "Sequence[Failed] | None" = None) -> str:
     """Say what these failed tasks share, or all failed ones, if the run's workflow can be read."""
-    from diel.results import RunReader  # reads the workflow: only where several tasks failed alike
+    from diel.observe.results import RunReader  # reads the workflow: only where several tasks failed alike
 
     run = RunReader(paths)
     try:
@@ -326,7 +326,10 @@ def _suspect(reader: Reader, stage: str) -> list[list[int]]:
     """Return the tasks of a stage whose results are suspect or read such, as [first, last] pairs."""
     if not reader.history.has_suspects():
         return []
-    from diel.results import RunReader, suspects  # reads the workflow: only where audits doubt answers
+    from diel.observe.results import (  # reads the workflow: only where audits doubt answers
+        RunReader,
+        suspects,
+    )
 
     try:
         return ranges(sorted(suspects(RunReader(reader.paths)).get(stage, ())))
@@ -357,7 +360,7 @@ def view(run: str, runs: Path, interval: float, web: bool, port: int | None, idl
     """
     paths = find_run(runs, run)
     if web:
-        from diel.view.server import serve  # the page, which the terminal does not need
+        from diel.ui.view.server import serve  # the page, which the terminal does not need
 
         return serve(paths, port, idle)
     if port is not None:
@@ -369,7 +372,7 @@ def view(run: str, runs: Path, interval: float, web: bool, port: int | None, idl
     if lacking:
         get = f"{sys.executable} -m pip install 'diel[view]'"
         raise UsageError(f"view draws with {' and '.join(lacking)}: {get}")
-    from diel.view.app import ViewApp  # an extra, and slow to load
+    from diel.ui.view.app import ViewApp  # an extra, and slow to load
 
     ViewApp(runs, paths, max(0.1, interval)).run()
     return 0

@@ -18,12 +18,12 @@ from typing import IO, Any, TextIO, cast
 import click
 from click.core import ParameterSource
 
+from diel.base.errors import DielError, StreamBroken, StreamEnd, StreamError, UsageError, did_you_mean
+from diel.base.values import read_json
 from diel.cli.commands.shard import RANK, RANKS, from_launcher, launched
 from diel.cli.options import duration
-from diel.errors import DielError, StreamBroken, StreamEnd, StreamError, UsageError, did_you_mean
 from diel.streams.client import Connection, TupleSpace
 from diel.streams.ends import Consumer, Producer
-from diel.values import read_json
 
 PATIENCE = 10.0
 """Seconds that a program has to end after SIGTERM, if its stream is broken or takes nothing."""

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from diel.project.requests import read_cancels
-from diel.status.run import read_status
+from diel.observe.status.run import read_status
+from diel.store.project.requests import read_cancels
 from tests.cli.call import call
 from tests.throwaway import Project, wait_for
 from tests.written import Written

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.project.runs import create_run
+from diel.store.project.runs import create_run
 from tests.allocation import block
 from tests.cli.call import call
 from tests.written import Written

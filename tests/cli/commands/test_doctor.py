@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from diel.doctor import machine
-from diel.site import find_site
+from diel.site.find import find_site
 from tests.cli.call import call
 
 Capture = pytest.CaptureFixture[str]

@@ -15,9 +15,9 @@ import jsonschema
 import pytest
 import yaml
 
-from diel.check import check
 from diel.cli.commands.setup import STARTER
-from diel.schema import schema
+from diel.planning.check import check
+from diel.workflow.schema import schema
 from tests.cli.call import call
 from tests.throwaway import Project, Run
 from tests.written import Written

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from diel.cli import main
-from diel.staging.item import Local, Shard
-from diel.staging.shard import write_shards
+from diel.worker.staging.item import Local, Shard
+from diel.worker.staging.shard import write_shards
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from diel.base.paths import RunPaths
 from diel.controller.start import plan_again
-from diel.paths import RunPaths
 from tests.handmade import Handmade
 from tests.throwaway import Project
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from diel.paths import RunPaths
-from diel.project.lease import DOUBT, HEARTBEAT, SILENCE, read_lease
+from diel.base.paths import RunPaths
+from diel.store.project.lease import DOUBT, HEARTBEAT, SILENCE, read_lease
 from tests.cli.call import call
 from tests.throwaway import Project, wait_for
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from diel.tabular import Lstm, Model, Scale
+from diel.ml.tabular import Lstm, Model, Scale
 from modules.analysis.confirmed import confirmed
 
 NOTHING = Lstm(np.zeros((1, 4)), np.zeros((2, 4)), np.zeros(2), np.array([0.5, -9]), np.array([9, 0.0]))

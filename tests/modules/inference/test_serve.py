@@ -15,7 +15,7 @@ import uvicorn
 from starlette.routing import Route
 
 from diel import tabular
-from diel.services.client import ServiceClient, ServiceError
+from diel.streams.services.client import ServiceClient, ServiceError
 from modules.inference.serve import Batcher, Refused, application
 
 FEATURES = ("t", "rho")

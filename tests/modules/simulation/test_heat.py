@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import diel
-from diel.errors import ModuleError
+from diel.base.errors import ModuleError
 from modules.simulation.heat import heat, part, start
 
 

@@ -11,7 +11,7 @@ import pytest
 import uvicorn
 
 import diel
-from diel.services.client import ServiceClient, ServiceError
+from diel.streams.services.client import ServiceClient, ServiceError
 from modules.simulation.lammps_service import Engine, alone, application, crystal
 
 CELLS = 2

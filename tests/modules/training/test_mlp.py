@@ -101,7 +101,7 @@ def test_what_was_saved_is_read_by_another_process(root: Path, tmp_path: Path) -
     """A worker loads a module by its file: what it saved must be found by the next worker all the same."""
     code = (
         "import sys, pathlib, diel\n"
-        "from diel.modules.catalogue import find, load_function\n"
+        "from diel.workflow.modules.catalogue import find, load_function\n"
         "mlp = load_function(find('training.mlp', [pathlib.Path('modules')]))\n"
         "task = pathlib.Path(sys.argv[1]) / sys.argv[2]; task.mkdir()\n"
         "until = 0.0 if sys.argv[2] == '0.1' else None\n"

@@ -27,7 +27,7 @@ OWN = """
 import torch
 from torch import nn
 
-from diel.pytorch.parallel.networks import Mix
+from diel.ml.pytorch.parallel.networks import Mix
 
 class Net(nn.Module):
     def __init__(self):

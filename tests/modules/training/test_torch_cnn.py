@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 import diel
-from diel.modules.catalogue import find
+from diel.workflow.modules.catalogue import find
 from modules.simulation.ising import ising
 from modules.training.torch_cnn import predict, torch_cnn
 

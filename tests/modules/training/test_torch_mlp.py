@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import diel
-from diel.modules.catalogue import find
+from diel.workflow.modules.catalogue import find
 from modules.inference.screen import predict
 from modules.training.torch_mlp import torch_mlp
 
@@ -100,8 +100,8 @@ def test_a_machine_without_pytorch_says_how_to_get_it(root: Path) -> None:
     code = (
         "import sys, pathlib\n"
         "sys.modules['torch'] = None\n"
-        "from diel.modules.catalogue import find, load_function\n"
-        "from diel.errors import ModuleError\n"
+        "from diel.workflow.modules.catalogue import find, load_function\n"
+        "from diel.base.errors import ModuleError\n"
         "module = find('training.torch_mlp', [pathlib.Path('modules')])\n"
         "try: load_function(module)\n"
         "except ModuleError as error: print(error)\n"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from diel.page.outcome.result import LARGEST, artifacts, parts
-from diel.page.panel import Alternatives, Grid, Part, Picture, Plot, RunView, Text
+from diel.ui.page.outcome.result import LARGEST, artifacts, parts
+from diel.ui.page.panel import Alternatives, Grid, Part, Picture, Plot, RunView, Text
 from tests.handmade import Handmade
 from tests.searched import search
 

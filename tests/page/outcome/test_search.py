@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from diel.page.outcome.search import STEPS, loops, parts, reported
-from diel.page.panel import Alternatives, Grid, Part, Plot, RunView, Text
+from diel.ui.page.outcome.search import STEPS, loops, parts, reported
+from diel.ui.page.panel import Alternatives, Grid, Part, Plot, RunView, Text
 from tests.handmade import Handmade
 from tests.searched import LOOP, MATERIALS, Searched, loop, search
 

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from diel.page.outcome.service import parts, streams, surrogates
-from diel.page.panel import Entry, Grid, Plot, RunView, Text
-from diel.page.panels import panel_of
-from diel.services.endpoint import Endpoint, counts_file, endpoint_file, write_endpoint
+from diel.streams.services.endpoint import Endpoint, counts_file, endpoint_file, write_endpoint
+from diel.ui.page.outcome.service import parts, streams, surrogates
+from diel.ui.page.panel import Entry, Grid, Plot, RunView, Text
+from diel.ui.page.panels import panel_of
 from tests.handmade import Handmade
 
 SAID = """

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from diel.spec import Workflow
-from diel.spec.forms.axis import Points
+from diel.workflow.models import Workflow
+from diel.workflow.models.forms.axis import Points
 
 HERE = Path()
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diel.spec.forms.axis import Points, keep, read_kept
-from diel.spec.forms.rows import rows_to_points
+from diel.workflow.models.forms.axis import Points, keep, read_kept
+from diel.workflow.models.forms.rows import rows_to_points
 from tests.spec.forms.points import points_of, rows
 
 

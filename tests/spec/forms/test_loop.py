@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.spec import Choice, Loop
+from diel.workflow.models import Choice, Loop
 
 
 def test_a_loop_has_its_rounds_by_number_and_may_end_early_only_with_a_condition() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from diel.errors import UsageError
-from diel.spec.forms.axis import Points
-from diel.spec.forms.rows import read_points, rows_to_points
+from diel.base.errors import UsageError
+from diel.workflow.models.forms.axis import Points
+from diel.workflow.models.forms.rows import read_points, rows_to_points
 from tests.spec.forms.points import points_of, rows
 
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diel.errors import DielError
-from diel.spec import AxisForm, Workflow
-from diel.spec.forms.axis import Points
+from diel.base.errors import DielError
+from diel.workflow.models import AxisForm, Workflow
+from diel.workflow.models.forms.axis import Points
 from tests.spec.forms.points import HERE, column, points_of, rows
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from diel.spec import AxisForm, Hyperparameter, Loop, Search, Violations
+from diel.workflow.models import AxisForm, Hyperparameter, Loop, Search, Violations
 
 GOOD: dict[str, Any] = {"trials": 8, "minimize": "train.loss", "parameters": ["hidden"]}
 ANYTHING = st.recursive(

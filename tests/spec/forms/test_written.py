@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from diel.spec import AxisForm
+from diel.workflow.models import AxisForm
 from tests.spec.forms.points import HERE, column, points_of, workflow
 
 FINITE = st.floats(-1e6, 1e6, allow_subnormal=False).map(lambda x: round(x, 6))

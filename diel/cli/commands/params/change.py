@@ -7,22 +7,22 @@ from typing import Any
 
 import click
 
+from diel.base.errors import DielError, UsageError, counted, did_you_mean
+from diel.base.paths import RunPaths
+from diel.base.states import TrialState
+from diel.base.values import scalar
 from diel.cli.commands.params.show import pairs, searches_of
 from diel.cli.options import PATH, Output, json_option, runs_option
 from diel.cli.target import choose, run_argument
-from diel.errors import DielError, UsageError, counted, did_you_mean
-from diel.journal.axis_history import Trial
-from diel.load import load
-from diel.paths import RunPaths
-from diel.project.run_file import read_run_file
-from diel.project.runs import all_runs, find_run
-from diel.registry import Change, append_change, read_current, typed
-from diel.results import RunReader
-from diel.spec import Violations, Workflow
-from diel.states import TrialState
-from diel.status.axis import CourseStatus, trial_document
-from diel.table import shown
-from diel.values import scalar
+from diel.observe.results import RunReader
+from diel.observe.status.axis import CourseStatus, trial_document
+from diel.store.journal.axis_history import Trial
+from diel.store.project.run_file import read_run_file
+from diel.store.project.runs import all_runs, find_run
+from diel.store.registry import Change, append_change, read_current, typed
+from diel.store.table import shown
+from diel.workflow.load import load
+from diel.workflow.models import Violations, Workflow
 
 ProjectWorkflow = tuple[str, Workflow]
 """A workflow that the project knows, from its file or from a run of it."""

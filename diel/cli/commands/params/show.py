@@ -6,20 +6,20 @@ from typing import Any, NamedTuple
 
 import click
 
+from diel.base.errors import DielError, UsageError, counted, did_you_mean
+from diel.base.paths import RunPaths
+from diel.base.values import clock
 from diel.cli.options import Output, json_option, runs_option, settings_options
 from diel.cli.target import complete_run, is_file
-from diel.errors import DielError, UsageError, counted, did_you_mean
-from diel.graph import hyperparameter_reads
-from diel.load import load
-from diel.paths import RunPaths
-from diel.project.runs import all_runs, find_run
-from diel.registry import Change, Value, kept_values, read_changes, read_current, resolve
-from diel.results import RunReader
-from diel.spec import Workflow
-from diel.status.axis import AxisStatus, CourseStatus, trial_document
-from diel.status.run import read_status
-from diel.table import Listing, allowed_text, render, shown
-from diel.values import clock
+from diel.observe.results import RunReader
+from diel.observe.status.axis import AxisStatus, CourseStatus, trial_document
+from diel.observe.status.run import read_status
+from diel.store.project.runs import all_runs, find_run
+from diel.store.registry import Change, Value, kept_values, read_changes, read_current, resolve
+from diel.store.table import Listing, allowed_text, render, shown
+from diel.workflow.graph import hyperparameter_reads
+from diel.workflow.load import load
+from diel.workflow.models import Workflow
 
 NARROW = 48
 

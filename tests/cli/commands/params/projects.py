@@ -6,10 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from diel.axes.adaptive import adaptive_axes
-from diel.journal.history import History
-from diel.registry import current, read_changes
-from diel.results import RunReader
+from diel.observe.results import RunReader
+from diel.store.journal.history import History
+from diel.store.registry import current, read_changes
+from diel.tasks.points.adaptive import adaptive_axes
 from tests.handmade import Handmade
 
 FLOW = """

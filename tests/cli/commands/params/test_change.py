@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.registry import Change, append_change, read_changes
+from diel.store.registry import Change, append_change, read_changes
 from tests.cli.call import call
 from tests.cli.commands.params.projects import FLOW, ONE, TWO, project, searched
 from tests.handmade import Handmade

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.registry import Change, append_change
+from diel.store.registry import Change, append_change
 from tests.cli.call import call
 from tests.cli.commands.params.projects import FLOW, TWO, searched, two_runs
 from tests.handmade import Handmade

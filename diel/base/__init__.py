@@ -1,0 +1,1 @@
+"""Errors, values, units, paths, files and states: what every district stands on."""

@@ -1,6 +1,0 @@
-"""From a workflow's text to its spec, with every problem at its line and column."""
-
-from diel.load.document import Document, examine, fit, load, load_text, parse, read_text
-from diel.load.nodes import Source
-
-__all__ = ["Document", "Source", "examine", "fit", "load", "load_text", "parse", "read_text"]

@@ -1,0 +1,1 @@
+"""Training for modules: PyTorch, and columns of numbers."""

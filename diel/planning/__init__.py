@@ -1,0 +1,1 @@
+"""What a workflow will do, and whether it can: every check before the first task."""

@@ -1,7 +1,0 @@
-"""What makes the points of a search or loop during its run, and what proposes trials.
-
-What a package with a searcher of its own needs is imported from here.
-"""
-
-from diel.search.searcher import Searcher, Space
-from diel.states import TrialState

@@ -1,0 +1,1 @@
+"""Faces of a run: terminal, live screen, page and notebook."""

@@ -1,0 +1,1 @@
+"""The workflow file as models, expressions and modules, and the graph of its stages."""
