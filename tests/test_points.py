@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from diel.observe.results import RunReader, picked_tasks
-from diel.observe.results.rows import Typed
+from diel.observe.results.rows import TypedText
 from tests.cli.call import call
 from tests.handmade import Handmade
 from tests.searched import loop, search
@@ -137,16 +137,16 @@ def test_points_are_found_among_a_million(tmp_path: Path, monkeypatch: pytest.Mo
     read = RunReader(run.paths)
     looked = []
     monkeypatch.setattr(RunReader, "point", lambda *_: looked.append(1))
-    (index,) = picked_tasks(read, "a", range(10**13 * 7), {"x": Typed("0.333333"), "y": 77, "z": 0.001})
+    (index,) = picked_tasks(read, "a", range(10**13 * 7), {"x": TypedText("0.333333"), "y": 77, "z": 0.001})
     assert (index, looked) == ((333333 * 10**6 + 77) * 7, [])
 
 
 def test_derived_points_trials_and_rounds_choose_too(tmp_path: Path) -> None:
     found = RunReader(search(tmp_path / "s").paths)
-    assert picked_tasks(found, "f", range(5), {"trial": Typed("best")}) == [1]
-    assert picked_tasks(found, "f", range(5), {"hp.x": Typed("0.5")}) == [1]
+    assert picked_tasks(found, "f", range(5), {"trial": TypedText("best")}) == [1]
+    assert picked_tasks(found, "f", range(5), {"hp.x": TypedText("0.5")}) == [1]
     looped = RunReader(loop(tmp_path / "l", over=True).paths)
-    assert picked_tasks(looped, "check", range(3), {"round": Typed("2")}) == [2]
+    assert picked_tasks(looped, "check", range(3), {"round": TypedText("2")}) == [2]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_derived_points_trials_and_rounds_choose_too(tmp_path: Path) -> None:
 def test_texts_lists_and_words_of_yaml_choose_too(tmp_path: Path, typed: str, index: int) -> None:
     values = '["a b", "", "007", "x=y", true, null, [1, 2], {k: 1}, 7]'
     run = Handmade(tmp_path, f"axes: {{n: {{values: {values}}}}}\nstages: {{a: {{over: [n], command: x}}}}")
-    assert picked_tasks(RunReader(run.paths), "a", range(9), {"n": Typed(typed)}) == [index]
+    assert picked_tasks(RunReader(run.paths), "a", range(9), {"n": TypedText(typed)}) == [index]
 
 
 @pytest.mark.parametrize(
@@ -182,14 +182,14 @@ def test_a_point_is_the_one_as_typed_and_else_the_only_equal_one(
 ) -> None:
     run = Handmade(tmp_path, f"axes: {{n: {{values: {values}}}}}\nstages: {{a: {{over: [n], command: x}}}}")
     read = RunReader(run.paths)
-    assert {typed: picked_tasks(read, "a", range(5), {"n": Typed(typed)}) for typed in chosen} == chosen
+    assert {typed: picked_tasks(read, "a", range(5), {"n": TypedText(typed)}) for typed in chosen} == chosen
 
 
 def test_what_was_typed_may_be_rounded(tmp_path: Path) -> None:
     axes = "axes: {x: {linspace: [0, 1, 4]}, y: {values: [0.3333, 0.33334, 1]}}"
     run = Handmade(tmp_path, f"{axes}\nstages: {{a: {{over: [x, y], command: x}}}}")
     chosen = [
-        {at: picked_tasks(RunReader(run.paths), "a", range(12), {name: Typed(at)})}
+        {at: picked_tasks(RunReader(run.paths), "a", range(12), {name: TypedText(at)})}
         for name, at in (
             ("x", "0.333"),
             ("x", "0.33"),

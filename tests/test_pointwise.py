@@ -9,27 +9,27 @@ import pytest
 
 from diel.workflow.expressions import ExpressionError, parse, parse_expression
 from diel.workflow.expressions.expression import PLACES
-from diel.workflow.expressions.gathered import Gathered
+from diel.workflow.expressions.gathered import GatheredValues
 from tests.expressions.evaluating import value
 from tests.throwaway import Project
 
 THREE = [(0,), (1,), (2,)]
 SCOPE: dict[str, Any] = {
     "a": {
-        "e": Gathered([1.0, -2.0, 3.0], ("x",), THREE),
-        "ok": Gathered([True, False, True], ("x",), THREE),
-        "name": Gathered(["p", "q", "r"], ("x",), THREE),
-        "fit": Gathered([{"slope": 1}, {"slope": 2}, {"slope": 3}], ("x",), THREE),
-        "missing": Gathered([1.0, None, 3.0], ("x",), THREE),
-        "nan": Gathered([0.0, float("nan"), 0.0], ("x",), THREE),
-        "shape": Gathered([[2, 3], [2, 4], [2, 3]], ("x",), THREE),
+        "e": GatheredValues([1.0, -2.0, 3.0], ("x",), THREE),
+        "ok": GatheredValues([True, False, True], ("x",), THREE),
+        "name": GatheredValues(["p", "q", "r"], ("x",), THREE),
+        "fit": GatheredValues([{"slope": 1}, {"slope": 2}, {"slope": 3}], ("x",), THREE),
+        "missing": GatheredValues([1.0, None, 3.0], ("x",), THREE),
+        "nan": GatheredValues([0.0, float("nan"), 0.0], ("x",), THREE),
+        "shape": GatheredValues([[2, 3], [2, 4], [2, 3]], ("x",), THREE),
     },
     "b": {
-        "e": Gathered([10.0, 30.0], ("x",), [(0,), (2,)]),
-        "xy": Gathered([1, 2, 3, 4], ("x", "y"), [(0, 0), (0, 1), (1, 0), (2, 1)]),
-        "yx": Gathered([1, 3, 2, 4], ("y", "x"), [(0, 0), (0, 1), (1, 0), (1, 2)]),
-        "y": Gathered([100, 200], ("y",), [(0,), (1,)]),
-        "none": Gathered([], ("x",), []),
+        "e": GatheredValues([10.0, 30.0], ("x",), [(0,), (2,)]),
+        "xy": GatheredValues([1, 2, 3, 4], ("x", "y"), [(0, 0), (0, 1), (1, 0), (2, 1)]),
+        "yx": GatheredValues([1, 3, 2, 4], ("y", "x"), [(0, 0), (0, 1), (1, 0), (1, 2)]),
+        "y": GatheredValues([100, 200], ("y",), [(0,), (1,)]),
+        "none": GatheredValues([], ("x",), []),
     },
     "curve": [5.0, 6.0, 7.0],
     "n": 2,
@@ -81,7 +81,7 @@ SCOPE: dict[str, Any] = {
 def test_gathered_values_compute_and_compare_at_each_point(text: str, expected: list[Any]) -> None:
     found = value(text, SCOPE)
     assert found == (pytest.approx(expected) if expected and type(expected[0]) is float else expected)
-    assert type(found) is Gathered
+    assert type(found) is GatheredValues
     assert len(found.points) == len(found)
 
 
@@ -120,7 +120,7 @@ def test_what_reduces_them_gives_one_value_or_a_list_without_points(text: str, e
     found = value(text, SCOPE)
     assert found == expected
     assert isinstance(found, type(expected))
-    assert not isinstance(found, Gathered)
+    assert not isinstance(found, GatheredValues)
 
 
 @pytest.mark.parametrize(

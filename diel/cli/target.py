@@ -188,16 +188,16 @@ def tasks_of(run: "RunReader", target: Target) -> tuple[str, Sequence[int]]:
         tasks = (index_of(run.paths.run_id, target.word, domain.size),)
     if not target.at:
         return stage, tasks
-    from diel.observe.results.rows import Typed, tasks_at  # only where points choose
+    from diel.observe.results.rows import TypedText, tasks_at  # only where points choose
 
-    return stage, tasks_at(run, stage, tasks, {name: Typed(text) for name, text in target.at.items()})
+    return stage, tasks_at(run, stage, tasks, {name: TypedText(text) for name, text in target.at.items()})
 
 
 def point_of(run: "RunReader", target: Target) -> dict[str, Any]:
     """Return the values of a target, with those of its task's point."""
-    from diel.observe.results.rows import Typed  # only where points choose
+    from diel.observe.results.rows import TypedText  # only where points choose
 
-    at: dict[str, Any] = {name: Typed(text) for name, text in target.at.items()}
+    at: dict[str, Any] = {name: TypedText(text) for name, text in target.at.items()}
     if "/" in target.word:
         stage, tasks = tasks_of(run, target)
         at |= run.point(stage, tasks[0])

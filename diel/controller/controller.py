@@ -10,9 +10,9 @@ from pathlib import Path
 from queue import Empty
 from typing import TYPE_CHECKING
 
-from diel.backends.blocks.block import Block, EngineLost, LetGo, Outlook
+from diel.backends.blocks.block import Block, ControllerReplaced, EngineLost, Outlook
 from diel.backends.blocks.blocks import Blocks
-from diel.backends.blocks.dispatcher import Dispatcher, Sent
+from diel.backends.blocks.dispatcher import Dispatcher, SentBundle
 from diel.backends.blocks.local import ThisMachine
 from diel.base.errors import DielError
 from diel.base.paths import RunPaths
@@ -22,7 +22,7 @@ from diel.controller.finder import Finder
 from diel.controller.gang import Gangs
 from diel.controller.intake import Intake
 from diel.controller.stages import Stages
-from diel.controller.stop_policy import Stopping, has_failed
+from diel.controller.stop_policy import StopPolicy, has_failed
 from diel.planning.plan import Plan
 from diel.site.scheduler import scheduler_named
 from diel.site.scheduler.allocation import inside_here
@@ -57,7 +57,7 @@ STOP_SECONDS = 10.0
 Watch = Callable[[History], None]
 
 
-class Remade(Exception):
+class ResultChanged(Exception):
     """A result that was made again is another than before: the next controller computes what rests on it."""
 
 
@@ -82,7 +82,7 @@ class Controller:
         self._backend = self._make_backend()
         self._dispatcher = Dispatcher(plan, self._ledger, lease.epoch, self._backend)
         parts = (self._stages, self._ledger, self._finder, self._dispatcher)
-        self._stopping = Stopping(*parts, run_file.fail_fast)
+        self._stopping = StopPolicy(*parts, run_file.fail_fast)
         exports = plan.workflow.any_stage(lambda stage: stage.exports)
         self._exporter = Exporter(plan.checked, Path(run_file.source), paths) if exports else None
         self._gangs = Gangs(plan, *parts) if self._stages.streams else None
@@ -119,7 +119,7 @@ class Controller:
         return self._stages.runs
 
     @property
-    def sent(self) -> Mapping[int, Sent]:
+    def sent(self) -> Mapping[int, SentBundle]:
         return self._dispatcher.sent
 
     @property
@@ -155,10 +155,10 @@ class Controller:
                 self._poll()
             else:
                 state = self._end_state()
-        except (EngineLost, Remade):
+        except (EngineLost, ResultChanged):
             leave = self._hand_over
             raise
-        except LetGo:
+        except ControllerReplaced:
             leave = self._let_go
             raise
         except Exception as error:
@@ -180,7 +180,7 @@ class Controller:
         serving, running = self._stages.serving, self._dispatcher.in_flight
         if running if serving is None else serving.are_others(running):
             return True
-        raise Remade
+        raise ResultChanged
 
     def note(self, trouble: str) -> None:
         """Make `status` show what went wrong."""
@@ -346,7 +346,7 @@ class Controller:
         if awake - self._last_beat > min(HEARTBEAT, (awake - self._born) / 4):
             self._last_beat = awake
             if not still_mine(self.paths, self._lease):
-                raise LetGo(f"another controller drives {self.paths.run_id}; this one stops")
+                raise ControllerReplaced(f"another controller drives {self.paths.run_id}; this one stops")
             beat(self.paths)
         self._listen_at = min(
             (decider.listen() for decider in self._stages.deciders.values()), default=math.inf

@@ -15,11 +15,11 @@ from diel.site.site import Site
 from diel.store.project.run_file import read_run_file
 from diel.worker.environments.kept import output_of
 from diel.worker.environments.make import make, stamp
-from diel.worker.environments.prepared import Prepared, prepared_text, read_prepared
+from diel.worker.environments.prepared import PreparedEnvironment, prepared_text, read_prepared
 from diel.workflow.models.environment import Definition
 
 
-def make_environments(plan: Plan, runs: Path, folder: Path | None = None) -> dict[str, Prepared]:
+def make_environments(plan: Plan, runs: Path, folder: Path | None = None) -> dict[str, PreparedEnvironment]:
     """Make the environments that a plan names for its workflow in `folder`. Raise UsageError."""
     stages = plan.workflow.stages.values()
     any_of_them = any(stage.chooses_environment for stage in stages)
@@ -46,7 +46,7 @@ def make_environments(plan: Plan, runs: Path, folder: Path | None = None) -> dic
     return prepared
 
 
-def _lacking(plan: Plan, prepared: Mapping[str, Prepared]) -> Iterator[Problem]:
+def _lacking(plan: Plan, prepared: Mapping[str, PreparedEnvironment]) -> Iterator[Problem]:
     """Stage whose functions are in no package of their environment. Nothing is imported."""
     ask = (
         "import sys; del sys.path[0]; from importlib.util import find_spec as f; print(f(sys.argv[1]) and 1)"
@@ -81,7 +81,7 @@ def mend_environments(plan: Plan, paths: RunPaths, *, anew: bool = False) -> Non
     recorded = read_prepared(paths.environments)
     definitions = _definitions(plan, paths)
 
-    def is_as_made(name: str, prepared: Prepared) -> bool:
+    def is_as_made(name: str, prepared: PreparedEnvironment) -> bool:
         now = definitions.get(name)
         return now is not None and now.source == prepared.source and not prepared.gone
 

@@ -23,7 +23,7 @@ from diel.base.files import put, reason, resolved
 from diel.base.paths import RunPaths
 from diel.controller.stages import Stages
 from diel.planning.check.export import own_files
-from diel.planning.check.workflow import Checked
+from diel.planning.check.workflow import CheckedWorkflow
 from diel.store.artifacts import files_of
 from diel.store.artifacts.artifact import digest_of, entries_below
 from diel.store.project.runs import all_runs
@@ -106,7 +106,7 @@ class _Output:
 class Exporter:
     """What a run exports. All methods are for the controller's thread."""
 
-    def __init__(self, checked: Checked, source: Path, paths: RunPaths) -> None:
+    def __init__(self, checked: CheckedWorkflow, source: Path, paths: RunPaths) -> None:
         """`source` is the workflow file."""
         self._exports = _exports(checked.workflow, source, paths)
         self._own = own_files(checked.document, source, checked.modules)
@@ -368,7 +368,7 @@ Look = tuple[int, int]
 """Size and time of the last change, in nanoseconds."""
 
 
-class Delivered(NamedTuple):
+class DeliveredFile(NamedTuple):
     """A file that a run has put in place, or is about to."""
 
     target: str
@@ -389,8 +389,8 @@ class Deliveries:
     def __init__(self, paths: RunPaths) -> None:
         self._paths = paths
         self._mine = {delivered.target: delivered for delivered in _read(paths.exports)}
-        self._earlier: dict[str, list[Delivered]] = {}
-        self._others: dict[Path, tuple[int, list[Delivered]]] = {}
+        self._earlier: dict[str, list[DeliveredFile]] = {}
+        self._others: dict[Path, tuple[int, list[DeliveredFile]]] = {}
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -422,7 +422,7 @@ class Deliveries:
         os.rename(target, aside)
         return f"{target} was not as a run has put it there: it is {os.path.basename(aside)} now"
 
-    def _before(self, target: str) -> list[Delivered]:
+    def _before(self, target: str) -> list[DeliveredFile]:
         """Return what was put at a place so far: by earlier runs, and by this one."""
         mine, there = [self._mine[target]] if target in self._mine else [], look(target)
         if all(d.look != there for d in (*self._earlier.get(target, ()), *mine)):
@@ -431,7 +431,7 @@ class Deliveries:
                 self._earlier.setdefault(delivered.target, []).append(delivered)
         return [*self._earlier.get(target, ()), *mine]
 
-    def _older(self) -> Iterator[Delivered]:
+    def _older(self) -> Iterator[DeliveredFile]:
         """Yield what earlier runs have delivered, those that were removed first."""
         for file in (removed_exports(self._paths), *(run.exports for run in self._all(newer=False))):
             yield from self._of(file)
@@ -447,7 +447,7 @@ class Deliveries:
         """Write down that a file is put in place now."""
         now = look(source)
         assert now is not None
-        delivered = Delivered(target, tree, source, now, look(target))
+        delivered = DeliveredFile(target, tree, source, now, look(target))
         with open(self._paths.exports, "a", encoding="utf-8", errors="surrogateescape") as file:
             file.write(json.dumps(delivered) + "\n")
         self._mine[target] = delivered
@@ -473,7 +473,7 @@ class Deliveries:
         place = [run.root.name for run in runs].index(self._paths.root.name)
         return runs[place + 1 :] if newer else runs[:place]
 
-    def _of(self, file: Path) -> list[Delivered]:
+    def _of(self, file: Path) -> list[DeliveredFile]:
         size = (look(file) or (0, 0))[0]
         memo = self._others.get(file)
         if memo is None or memo[0] != size:
@@ -513,12 +513,12 @@ def are_equal(path: str, other: str) -> bool:
     return False
 
 
-def _read(file: Path) -> list[Delivered]:
+def _read(file: Path) -> list[DeliveredFile]:
     deliveries = []
     with suppress(FileNotFoundError), open(file, encoding="utf-8", errors="surrogateescape") as lines:
         for line in lines:
             with suppress(ValueError, TypeError):  # the last one may be cut
                 target, tree, source, now, before = json.loads(line)
                 before = None if before is None else tuple(before)
-                deliveries.append(Delivered(target, tree, source, tuple(now), before))
+                deliveries.append(DeliveredFile(target, tree, source, tuple(now), before))
     return deliveries

@@ -17,10 +17,10 @@ from diel.store.project.requests import Cancel
 from diel.store.project.runs import identity_of_run
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link, Verdict
-from diel.tasks.points.adaptive import Standing
+from diel.tasks.points.adaptive import PointState
 from diel.tasks.recipe import Recipe
 from diel.tasks.results import MissingInput, artifact_home, carry, tell_origin
-from diel.tasks.sources import Unready
+from diel.tasks.sources import InputNotReady
 from diel.tasks.stage_run import StageRun
 from diel.tasks.surrogate import tell_cached
 from diel.worker.attempt.bundle import Question, Request
@@ -120,7 +120,7 @@ class Finder:
         serving = self._stages.serving
         if stage.stopped:
             self._note_skip(stage, index, stage.stopped, "")
-        elif stage.standing(index) is Standing.CLOSED:
+        elif stage.standing(index) is PointState.CLOSED:
             self._omit(stage, index, "", "axis")
         elif serving is not None and serving.is_over(stage, index):
             if serving.was_up(stage, index):
@@ -175,7 +175,7 @@ class Finder:
             self._ledger.cancel(stage, [[index, index]])
             self._stages.note_end(stage, index)
             return None
-        if self._is_closed(stage, index) or stage.standing(index) is Standing.WAITING:
+        if self._is_closed(stage, index) or stage.standing(index) is PointState.WAITING:
             return None
         recipe = self._stages.recipes[stage.name]
         if not self._has_inputs(stage, index, recipe):
@@ -190,7 +190,7 @@ class Finder:
             task = recipe.resolve(index)
             if recipe.meeting:
                 self._ledger.join(stage, index, recipe.meeting.gaps(index))
-        except Unready as error:
+        except InputNotReady as error:
             self._turn_away(stage, index, error.link, error.verdict)
             return None
         except (ExpressionError, MissingInput, ModuleError, Unplaceable) as error:
@@ -284,7 +284,7 @@ class Finder:
         pruning = [axis for axis in stage.adaptive if axis.axis.prunes]
         for axis in pruning:
             self._stages.deciders[axis.label].recall(stage, index, partial(cache.reported, family, key))
-        return bool(pruning) and stage.standing(index) is Standing.CLOSED
+        return bool(pruning) and stage.standing(index) is PointState.CLOSED
 
     def _find_same(self, stage: StageRun, key: str) -> Result | None:
         return None if self._sharing is None else self._sharing.find(stage, key)

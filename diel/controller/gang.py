@@ -117,7 +117,7 @@ class Gangs:
         self, plan: Plan, stages: Stages, ledger: Ledger, finder: Finder, dispatcher: Dispatcher
     ) -> None:
         self._stages = stages
-        self.streaming = Streaming(plan, ledger, stages.into)
+        self.streaming = StreamManager(plan, ledger, stages.into)
         self._finder = finder
         self._dispatcher = dispatcher
         self._lines = tuple(
@@ -244,7 +244,7 @@ MOST_TOLD = 300
 """The most characters of a producer's failure that its readers see."""
 
 
-class Streaming:
+class StreamManager:
     """Looks after the broker and the channels of a run."""
 
     def __init__(self, plan: Plan, ledger: Ledger, into: Mapping[str, list[Link]]) -> None:

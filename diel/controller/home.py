@@ -43,7 +43,7 @@ SHORTEST = 300.0
 Answer = TypeVar("Answer")
 
 
-class Unanswered(SchedulerBusy):
+class SchedulerSilent(SchedulerBusy):
     """The scheduler was asked for a controller's job, and has not said whether it took it."""
 
     def __init__(self, paths: RunPaths, submission: Submission, why: str) -> None:
@@ -121,7 +121,7 @@ def submit_new(
         submission = submit(paths, plan, where)
         if where == "login" and plan.site.scheduled:
             _await_first_block(paths, submission)
-    except Unanswered:
+    except SchedulerSilent:
         raise
     except DielError:
         discard(paths, fresh=fresh)
@@ -156,7 +156,7 @@ def submit(paths: RunPaths, plan: Plan, home: Home) -> Submission:
         refuse_hopeless(scheduler_named(plan.site.scheduler), queued.job or "")
         return queued
     except SchedulerBusy as error:
-        raise Unanswered(paths, submission, str(error)) from error
+        raise SchedulerSilent(paths, submission, str(error)) from error
     except SchedulerRefused as error:
         withdraw(paths, submission)
         raise ControllerRefused(_refusal(plan, home, error)) from error

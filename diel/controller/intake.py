@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 
-from diel.backends.blocks.dispatcher import Dispatcher, Sent, reset
+from diel.backends.blocks.dispatcher import Dispatcher, SentBundle, reset
 from diel.base.errors import DielError, NotBegun, WorkerLost
 from diel.base.states import FailureClass, TaskState
 from diel.base.values import format_duration, format_size
@@ -18,7 +18,7 @@ from diel.store.journal.records import Done, Fail, Record, Release, Start
 from diel.store.journal.stage_history import Attempt
 from diel.store.project.requests import put_up
 from diel.tasks.ledger import Ledger
-from diel.tasks.points.adaptive import Standing
+from diel.tasks.points.adaptive import PointState
 from diel.tasks.results import outputs_digests
 from diel.tasks.stage_run import StageRun
 from diel.tasks.stream import is_cut_by_user
@@ -136,7 +136,7 @@ class Intake:
             self._stages.are_others = True
         stage.measure(record["seconds"])
         self._ledger.commit(stage, record["index"], segment, offset, record)
-        if stage.standing(record["index"]) is Standing.CLOSED:  # it ended before it could be stopped
+        if stage.standing(record["index"]) is PointState.CLOSED:  # it ended before it could be stopped
             self._stages.take_back(stage, record["index"])
         self._stages.note_end(stage, record["index"])
 
@@ -148,7 +148,7 @@ class Intake:
             self._ledger.append({"event": "fenced", "stage": stage.name, "tasks": fenced})
         self._dispatcher.take_back(stage, record["bundle"], record["tasks"])
 
-    def _take_lost(self, number: int, sent: Sent, error: BaseException) -> None:
+    def _take_lost(self, number: int, sent: SentBundle, error: BaseException) -> None:
         """Take the loss of a worker: its segment shows which tasks were done and which one it was running."""
         self.read_news()
         stage = sent.stage
@@ -198,7 +198,7 @@ class Intake:
         self.read_news()
 
     def _blame(
-        self, stage: StageRun, index: int, attempt: Attempt, sent: Sent, error: BaseException
+        self, stage: StageRun, index: int, attempt: Attempt, sent: SentBundle, error: BaseException
     ) -> tuple[FailureClass, str]:
         """Return why a worker was lost with a task, as far as this host knows."""
         limit = stage.ran_as(index, attempt.number).timeout
@@ -241,7 +241,7 @@ class Intake:
     def _retry_or_fail(self, stage: StageRun, index: int, record: Fail, node: str | None) -> None:
         kind = FailureClass(record["class"])
         cut = kind is FailureClass.UPSTREAM and is_cut_by_user(self._stages.into[stage.name], index)
-        if cut or stage.standing(index) is Standing.CLOSED:
+        if cut or stage.standing(index) is PointState.CLOSED:
             kind = FailureClass.CANCELLED
         match kind:
             case FailureClass.CANCELLED:
@@ -256,7 +256,7 @@ class Intake:
 
     def _leave(self, stage: StageRun, index: int) -> None:
         """End a task that was stopped: by its search, when its trial was pruned, or by a user."""
-        if stage.standing(index) is Standing.CLOSED:
+        if stage.standing(index) is PointState.CLOSED:
             stage.omitted.add(index)
             self._ledger.skip(stage, [[index, index]], "axis", "")
         else:

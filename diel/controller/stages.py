@@ -9,8 +9,8 @@ from typing import Any
 from diel.base.errors import DielError, UsageError
 from diel.base.paths import RunPaths
 from diel.base.states import FINAL, FailureClass
-from diel.controller.gangs.service import Serving
-from diel.controller.search.decider import Decider, Deciding, Looping
+from diel.controller.gangs.service import ServiceManager
+from diel.controller.search.decider import Decider, DeciderContext, LoopDecider
 from diel.controller.search.search import SearchDecider
 from diel.planning.check.launcher import words_of
 from diel.planning.plan import Plan
@@ -20,12 +20,12 @@ from diel.store.artifacts import Artifact, differences, text_of
 from diel.store.journal import records
 from diel.store.project.cache import pruned_key
 from diel.store.project.run_file import RunFile
-from diel.tasks.artifact_gc import Keeping
+from diel.tasks.artifact_gc import ArtifactCollector
 from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link
-from diel.tasks.points.adaptive import Adaptive, Standing, adaptive_axes
+from diel.tasks.points.adaptive import Adaptive, PointState, adaptive_axes
 from diel.tasks.points.domain import Origins, make_domain
-from diel.tasks.publisher import Publishing
+from diel.tasks.publisher import Publisher
 from diel.tasks.recipe import Recipe, environment_part, environments_of_stage, family_parts, work_of
 from diel.tasks.results import Results, output_of, outputs_of
 from diel.tasks.sources import Scope, Sources, link_of
@@ -38,11 +38,11 @@ from diel.workflow.expressions import ExpressionError
 from diel.workflow.graph import hyperparameter_reads
 from diel.workflow.models import Axis, Workflow
 from diel.workflow.models.forms.axis import Points, bare, clashes, keep, read_kept
-from diel.workflow.models.forms.rows import Derived, read_points, rows_to_points
+from diel.workflow.models.forms.rows import DerivedAxis, read_points, rows_to_points
 
-_DECIDERS: dict[str, Callable[[Any, Iterable[Adaptive], Deciding], Decider]] = {
+_DECIDERS: dict[str, Callable[[Any, Iterable[Adaptive], DeciderContext], Decider]] = {
     "search": SearchDecider,
-    "loop": Looping,
+    "loop": LoopDecider,
 }
 """What makes the points of an axis, by the key of its form."""
 
@@ -94,17 +94,17 @@ class Stages:
             if stage.spec.demand:
                 stage.demand = self._asking(name)
         served = uses(lambda stage: stage.service is not None)
-        self.serving = Serving(plan, ledger, self.runs, self.into, self.recipes) if served else None
+        self.serving = ServiceManager(plan, ledger, self.runs, self.into, self.recipes) if served else None
         """What is up while others ask it."""
         published = uses(lambda stage: stage.publishes)
-        self._publishing = Publishing(plan.workflow, run_file, ledger) if published else None
+        self._publishing = Publisher(plan.workflow, run_file, ledger) if published else None
         loose = uses(lambda stage: not all(output.keep for output in stage.outputs.values()))
-        self._keeping = Keeping(self.runs, self._links, ledger) if loose else None
+        self._keeping = ArtifactCollector(self.runs, self._links, ledger) if loose else None
         for feature in (self.serving, self._publishing, self._keeping):
             if feature is not None:
                 self.watch_ends(feature.note_end)
         tell = (self._wake, self.note_end, self._keep_pruned, self._leave_out, self._is_used)
-        deciding = Deciding(self.runs, ledger, plan.workflow, run_file.hyperparameters, *tell)
+        deciding = DeciderContext(self.runs, ledger, plan.workflow, run_file.hyperparameters, *tell)
         self.deciders: dict[str, Decider] = {
             label: _DECIDERS[axis.axis.word](
                 axis,
@@ -361,7 +361,7 @@ class Stages:
         for index in range(stage.size):
             if index in stage.history.gone:
                 continue  # it had a result then: the same one is made again
-            open_ = stage.standing(index) is Standing.OPEN
+            open_ = stage.standing(index) is PointState.OPEN
             if open_ and not stage.history.state(index).ended and self._is_wanted(stage, index):
                 message = (
                     "it had failed when an axis was made of this stage's results, which holds "
@@ -439,7 +439,7 @@ class Axes:
     def open_derived(self, label: str, maker: StageRun, results: Results) -> None:
         """Take a derived axis from its maker's results. Raise UsageError where they are no points."""
         axis = self._workflow.axes[label]
-        assert isinstance(axis, Derived)
+        assert isinstance(axis, DerivedAxis)
         rows: list[tuple[Any, ...]] = []
         origins: list[tuple[int, ...]] = []
         names: tuple[str, ...] | None = None
@@ -464,7 +464,7 @@ class Axes:
         if maker.domain.axes:
             self.origins[label] = Origins(axes, origins)
 
-    def _parts(self, label: str, axis: Derived, maker: StageRun, results: Results) -> dict[int, Points]:
+    def _parts(self, label: str, axis: DerivedAxis, maker: StageRun, results: Results) -> dict[int, Points]:
         """Return the points that each task made."""
         output = axis.output.rpartition(".")[2]
         good = (index for index in range(maker.size) if maker.history.state(index).good)
@@ -473,7 +473,7 @@ class Axes:
             for index in good
         }
 
-    def _read(self, label: str, axis: Derived, task: str, record: records.Made, output: str) -> Points:
+    def _read(self, label: str, axis: DerivedAxis, task: str, record: records.Made, output: str) -> Points:
         try:
             value = output_of(record, output, self._paths.root)
         except KeyError:

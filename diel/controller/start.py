@@ -18,7 +18,7 @@ from diel.base.errors import DielError, ModuleError, UsageError
 from diel.base.files import put
 from diel.base.paths import RunPaths, user_file
 from diel.base.version import __version__
-from diel.controller.controller import Controller, Remade
+from diel.controller.controller import Controller, ResultChanged
 from diel.controller.search.searcher import refuse_unsearchable
 from diel.planning.check import check
 from diel.planning.check.imports import refuse_missing
@@ -37,7 +37,7 @@ from diel.tasks.texts import OF_AXIS, Files, Watch, file_of
 from diel.worker.attempt.reaper import kill_marked
 from diel.worker.environments.prepared import prepared_text
 from diel.workflow.load.document import kept_templates
-from diel.workflow.models.data import Filling
+from diel.workflow.models.data import TemplateContent
 from diel.workflow.models.forms.axis import read_kept
 from diel.workflow.models.forms.rows import TEXTS, FileForm
 from diel.workflow.models.variables import apply_shell, shell_of
@@ -207,7 +207,7 @@ def drive_on(controller: Controller, drive: Callable[[Controller], Outcome]) -> 
             lost += 1
             controller = take_over(controller.paths)
             controller.note(f"{error}; it is started again")
-        except Remade:
+        except ResultChanged:
             refused = controller.refused
             controller = take_over(controller.paths)
             controller.refused = {**refused, **controller.refused}
@@ -224,7 +224,9 @@ def plan_again(paths: RunPaths, site: Site | None = None, *, anew: bool = False)
         text=read_kept_workflow(paths),
         included=run_file.included,
         recorded=kept_values(run_file),
-        templates=None if anew else {name: Filling(*filling) for name, filling in run_file.templates.items()},
+        templates=None
+        if anew
+        else {name: TemplateContent(*filling) for name, filling in run_file.templates.items()},
         sources=None if anew else newest(paths.sources),
         kept=lambda label: read_kept(paths.axis(label)),
     )

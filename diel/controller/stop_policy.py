@@ -36,7 +36,7 @@ FEW = 4
 
 
 @dataclass
-class Stopping:
+class StopPolicy:
     """Decides whether failures stop a stage or the run."""
 
     _stages: Stages

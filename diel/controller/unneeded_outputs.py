@@ -15,7 +15,7 @@ from diel.tasks.artifact_gc import Place, Readers, delete, dropped_record, own_f
 
 
 @dataclass(frozen=True)
-class Unneeded:
+class UnneededOutput:
     """An output of a stage, and the results whose artifact all readers are done with."""
 
     place: Place
@@ -31,7 +31,7 @@ class Unneeded:
         return sum(len(files_of(record["artifacts"][self.place[1]])) for record in self.records.values())
 
 
-def find_unneeded(run: RunReader) -> list[Unneeded]:
+def find_unneeded(run: RunReader) -> list[UnneededOutput]:
     """Return the outputs that stages read and no unfinished task needs; what nothing reads is a result."""
     links = list(reading(run.links))
     handed = {
@@ -41,7 +41,7 @@ def find_unneeded(run: RunReader) -> list[Unneeded]:
     readers = Readers(link for link in links if (link.edge.upstream, link.edge.output) in handed)
     for stage in run.stages.values():
         readers.count_ended(stage)
-    outputs = (Unneeded(place, dict(_records(run, readers, place))) for place in readers.links)
+    outputs = (UnneededOutput(place, dict(_records(run, readers, place))) for place in readers.links)
     return [output for output in outputs if output.records]
 
 
@@ -55,7 +55,7 @@ def _records(run: RunReader, readers: Readers, place: Place) -> Iterator[tuple[i
             yield index, record
 
 
-def drop(paths: RunPaths, run: RunReader, outputs: list[Unneeded]) -> tuple[int, int]:
+def drop(paths: RunPaths, run: RunReader, outputs: list[UnneededOutput]) -> tuple[int, int]:
     """Delete them, then record that in a segment of its own; return the numbers of files and bytes."""
     name = worker_segment_name(run.history.epoch, socket.gethostname(), os.getpid())
     whole = files = 0

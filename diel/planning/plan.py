@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from diel.base.errors import Problem, SpecError, counted
-from diel.planning.check import Checked, check
+from diel.planning.check import CheckedWorkflow, check
 from diel.planning.check.command import missing_shells
 from diel.planning.check.demand import Range, range_of, shared_room_flaws
 from diel.planning.check.environment import missing_environments, missing_files
@@ -63,7 +63,7 @@ class StagePlan(NamedTuple):
 class Plan(NamedTuple):
     """How a workflow will run on a site."""
 
-    checked: Checked
+    checked: CheckedWorkflow
     site: Site
     stages: Mapping[str, StagePlan]
     capacity: int
@@ -196,7 +196,7 @@ def prepare(
     return make_plan(checked, its_site, missing)
 
 
-def make_plan(checked: Checked, site: Site, earlier: Iterable[Problem] = ()) -> Plan:
+def make_plan(checked: CheckedWorkflow, site: Site, earlier: Iterable[Problem] = ()) -> Plan:
     """Place each stage in a pool. Raise SpecError if a stage fits none, with the problems known so far."""
     problems = [*earlier, *missing_shells(checked.document, site)]
     if checked.workflow.any_stage(lambda stage: stage.environment):
@@ -219,7 +219,7 @@ def make_plan(checked: Checked, site: Site, earlier: Iterable[Problem] = ()) -> 
     return Plan(checked, site, stages, sum(rooms(site).values()))
 
 
-def _stage_plan(checked: Checked, site: Site, name: str) -> tuple[Site, StagePlan]:
+def _stage_plan(checked: CheckedWorkflow, site: Site, name: str) -> tuple[Site, StagePlan]:
     """With the site, which can have had to look for its launcher. Raise Misfit where a task fits no pool."""
     stage = checked.workflow.stages[name]
     counts = [*(checked.counts[axis] for axis in stage.over), stage.replicas]
@@ -242,7 +242,9 @@ def _stage_plan(checked: Checked, site: Site, name: str) -> tuple[Site, StagePla
     )
 
 
-def _check_service_room(checked: Checked, site: Site, placed: Mapping[str, StagePlan]) -> list[Problem]:
+def _check_service_room(
+    checked: CheckedWorkflow, site: Site, placed: Mapping[str, StagePlan]
+) -> list[Problem]:
     """Find consumers without room beside their services; `placed` has their pools and cores, by stage."""
     stages = checked.workflow.stages
     sharing = [name for name, stage in stages.items() if stage.service is not None or stage.asks]
@@ -272,7 +274,7 @@ def _check_service_room(checked: Checked, site: Site, placed: Mapping[str, Stage
     return problems
 
 
-def _too_many_shapes(checked: Checked, site: Site, stages: Sequence[StagePlan]) -> Iterator[Problem]:
+def _too_many_shapes(checked: CheckedWorkflow, site: Site, stages: Sequence[StagePlan]) -> Iterator[Problem]:
     """Report a stage and its services that need too many blocks: one a shape, and services keep theirs."""
     by_pool: dict[str, dict[str, None]] = {}
     for stage in stages:
@@ -287,7 +289,7 @@ def _too_many_shapes(checked: Checked, site: Site, stages: Sequence[StagePlan]) 
             yield checked.document.problem(("stages", stages[0].name, "services"), message, hint)
 
 
-def _check_gang_room(checked: Checked, site: Site, placed: Mapping[str, StagePlan]) -> list[Problem]:
+def _check_gang_room(checked: CheckedWorkflow, site: Site, placed: Mapping[str, StagePlan]) -> list[Problem]:
     """Gangs that could never run. `placed` gives a task's pool, cores and shape by stage."""
     problems: list[Problem] = []
     for gang in gangs(checked.graph):
@@ -312,7 +314,7 @@ def _check_gang_room(checked: Checked, site: Site, placed: Mapping[str, StagePla
 
 
 def _too_many_blocks(
-    checked: Checked, site: Site, gang: Gang, placed: Mapping[str, StagePlan]
+    checked: CheckedWorkflow, site: Site, gang: Gang, placed: Mapping[str, StagePlan]
 ) -> Iterator[Problem]:
     """Gangs that need too many blocks: each shape has its own, and all must run at the same time."""
     tasks: Counter[Shape] = Counter()
@@ -330,7 +332,7 @@ def _too_many_blocks(
             yield checked.document.problem(_key(checked, gang), message, hint)
 
 
-def _at_once(checked: Checked, gang: Gang, name: str) -> int | None:
+def _at_once(checked: CheckedWorkflow, gang: Gang, name: str) -> int | None:
     """Return how many tasks of a stage must run at the same time; None if only the run will show it."""
     if name in gang.in_waves:
         return 1
@@ -342,7 +344,7 @@ def _tasks(count: int | None) -> str:
     return "tasks" if count is None else counted(count, "task")
 
 
-def _key(checked: Checked, gang: Gang) -> Key:
+def _key(checked: CheckedWorkflow, gang: Gang) -> Key:
     for name in reversed(gang.stages):
         if checked.workflow.stages[name].beside:
             return ("stages", name, "beside")

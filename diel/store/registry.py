@@ -55,7 +55,7 @@ def resolve(
     document: Document,
     settings: Sequence[str] = (),
     params_files: Sequence[Path] = (),
-    project: "Mapping[str, Held] | None" = None,
+    project: "Mapping[str, RegistryValue] | None" = None,
     takes_back: str = "",
 ) -> Hyperparameters:
     """Return the values for a run: a setting `hp.NAME=VALUE` beats files, a later file an earlier, files beat
@@ -239,7 +239,7 @@ class Change(NamedTuple):
         return f"diel params set, by {self.user}" if self.user else "diel params set"
 
 
-class Held(NamedTuple):
+class RegistryValue(NamedTuple):
     """A value that the project has now, and the change that made it."""
 
     value: Any
@@ -280,12 +280,12 @@ def read_changes(runs: Path) -> tuple[list[Change], list[Path]]:
     return _read_all(folder, _names(folder))
 
 
-def read_current(runs: Path) -> tuple[dict[str, Held], list[Path]]:
+def read_current(runs: Path) -> tuple[dict[str, RegistryValue], list[Path]]:
     """Return the project's values, and the files that cannot be read. Raise UsageError."""
     return _read_current(folder := registry_dir(runs), _names(folder))
 
 
-def _read_current(folder: Path, names: Sequence[str]) -> tuple[dict[str, Held], list[Path]]:
+def _read_current(folder: Path, names: Sequence[str]) -> tuple[dict[str, RegistryValue], list[Path]]:
     fold = _load_fold(folder, names)
     changes, unreadable = _read_all(folder, names[fold.size :])
     return current(changes, fold.held), [*(folder / name for name in fold.unreadable), *unreadable]
@@ -333,19 +333,21 @@ def _change_of(document: Any) -> Change:
     return change
 
 
-def current(changes: Iterable[Change], before: Mapping[str, Held] | None = None) -> dict[str, Held]:
+def current(
+    changes: Iterable[Change], before: Mapping[str, RegistryValue] | None = None
+) -> dict[str, RegistryValue]:
     """Return the values that hold after these changes, by name; `before` has those that held then."""
     held = dict(before or {})
     for change in changes:
         for name in change.unset:
             held.pop(name, None)
-        held.update({name: Held(value, change) for name, value in change.values.items()})
+        held.update({name: RegistryValue(value, change) for name, value in change.values.items()})
     return held
 
 
 class _Fold(NamedTuple):
     size: int
-    held: Mapping[str, Held]
+    held: Mapping[str, RegistryValue]
     unreadable: Sequence[str]
 
 
@@ -358,7 +360,7 @@ def _load_fold(folder: Path, names: Sequence[str]) -> _Fold:
         if document["names"] != _digest(names[:count]):
             return nothing
         changes = {name: _change_of(packed) for name, packed in document["held"].items()}
-        held = {name: Held(change.values[name], change) for name, change in changes.items()}
+        held = {name: RegistryValue(change.values[name], change) for name, change in changes.items()}
         return _Fold(count, held, unreadable)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return nothing

@@ -211,7 +211,7 @@ class Timeline:
     stages: dict[str, StageTimes] = field(default_factory=dict)
     lanes: list[Lane] = field(default_factory=list)
     offsets: dict[str, int] = field(default_factory=dict)
-    begun: "dict[str, Began]" = field(default_factory=dict)
+    begun: "dict[str, OpenAttempt]" = field(default_factory=dict)
     """By segment, the attempt that its worker began and has not ended."""
     given_up: dict[tuple[str, int, int], float] = field(default_factory=dict)
     """When attempts of workers that no longer answered were given up."""
@@ -304,7 +304,7 @@ class Timeline:
         began, last = self.driven.get(epoch, (when, when))
         self.driven[epoch] = min(began, when), max(last, when)
 
-    def _count(self, lane: int, ends: "Ends") -> None:
+    def _count(self, lane: int, ends: "EndedAttempts") -> None:
         """Add attempts of a stage that ended in the same way: loops that a million tasks go through."""
         if ends.state == "given up":
             for task, time in zip(ends.tasks, ends.times, strict=True):
@@ -408,7 +408,7 @@ def load_timeline(paths: RunPaths) -> Timeline | None:
         timeline.driven = {epoch: (began, last) for epoch, began, last in document["driven"]}
         timeline.lanes = [Lane(*lane) for lane in document["lanes"]]
         timeline._of = document["of"]
-        timeline.begun = {name: Began(*began) for name, began in document["begun"].items()}
+        timeline.begun = {name: OpenAttempt(*began) for name, began in document["begun"].items()}
         timeline.given_up = {(stage, index, n): when for stage, index, n, when in document["given_up"]}
         timeline.stages = {name: _stage(name, packed) for name, packed in document["stages"].items()}
         return timeline
@@ -437,7 +437,7 @@ _START = b'\n{"event":"start"'
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class EndedAttempts:
     """Attempts of a stage that ended in the same way, as columns."""
 
     stage: str
@@ -463,7 +463,7 @@ def numbers_of(task: bytes) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Began:
+class OpenAttempt:
     """An attempt without an end so far."""
 
     stage: str
@@ -488,7 +488,7 @@ def pieces(path: Path, offset: int) -> Iterator[bytes]:
             rest = b"\n" + rest
 
 
-def ends_in(piece: bytes) -> list[Ends]:
+def ends_in(piece: bytes) -> list[EndedAttempts]:
     """Return the ends of attempts among these lines, those of a stage together."""
     matches = _ENDED.findall(piece)
     heads = dict.fromkeys(map(itemgetter(0), matches))  # in their order, the same each time
@@ -502,18 +502,18 @@ def ends_in(piece: bytes) -> list[Ends]:
     ]
 
 
-def _alike(head: bytes, lines: list[tuple[bytes, ...]]) -> Iterator[Ends]:
+def _alike(head: bytes, lines: list[tuple[bytes, ...]]) -> Iterator[EndedAttempts]:
     """Yield the attempts of one stage that ended well, or, by their class, those that did not."""
     kind, _, word = head.partition(b'","stage":"')
     stage = word.decode("utf-8", "surrogateescape")
     if kind == b"done":
         _, tasks, times, seconds = zip(*lines, strict=True)
-        yield Ends(stage, "done", tasks, list(map(float, times)), list(map(float, seconds)))
+        yield EndedAttempts(stage, "done", tasks, list(map(float, times)), list(map(float, seconds)))
         return
     for state, ends in groupby(sorted(lines, key=_badly), _badly):
         _, tasks, times, seconds = zip(*ends, strict=True)
         took = [float(text.partition(b",")[0]) for text in seconds]
-        yield Ends(stage, state, tasks, list(map(float, times)), took)
+        yield EndedAttempts(stage, state, tasks, list(map(float, times)), took)
 
 
 def _badly(end: tuple[bytes, ...]) -> str:
@@ -538,7 +538,7 @@ def _decoded(line: bytes) -> tuple[bytes, ...] | None:
         return None  # a damaged one: the fold says which
 
 
-def last_start(piece: bytes) -> tuple[Began | None, int]:
+def last_start(piece: bytes) -> tuple[OpenAttempt | None, int]:
     """Return the last attempt that began in these lines, and where; a worker runs one at a time."""
     at = len(piece)
     while (at := piece.rfind(_START, 0, at)) >= 0:
@@ -548,5 +548,5 @@ def last_start(piece: bytes) -> tuple[Began | None, int]:
             continue
         with suppress(KeyError, TypeError, ValueError):
             number, time = int(record["attempt"]), float(record["time"])
-            return Began(record["stage"], int(record["index"]), number, time), at
+            return OpenAttempt(record["stage"], int(record["index"]), number, time), at
     return None, -1

@@ -15,7 +15,7 @@ from diel.base.paths import RunPaths
 from diel.streams.channel import Channel, Channels, ProducerState
 from diel.streams.group import Group, Member
 from diel.streams.log import ChannelRecord
-from diel.streams.protocol import FORMS, Header, PeerRequest, Refused, flaw_of, refuse_older
+from diel.streams.protocol import FORMS, Header, PeerRequest, RequestRefused, flaw_of, refuse_older
 from diel.streams.tuples import Tuples
 
 Send = Callable[[bytes, Header, bytes], bool]
@@ -42,7 +42,7 @@ class Broker:
         op = str(request.header.get("op"))
         try:
             answer = self._granted(op, request)
-        except Refused as error:
+        except RequestRefused as error:
             answer = {"error": str(error)}
         except OSError as error:
             answer = {"error": f"the broker cannot write below {self._root}: {error.strerror or error}"}
@@ -54,7 +54,7 @@ class Broker:
     def _granted(self, op: str, request: PeerRequest) -> Header | None:
         """Return the answer; None if it comes later, or was already sent."""
         if op not in FORMS:
-            raise Refused(f"no request '{op}'; expected one of {', '.join(FORMS)}")
+            raise RequestRefused(f"no request '{op}'; expected one of {', '.join(FORMS)}")
         serve: Callable[..., Header | None] = getattr(self, f"_{op}")
         if op == "open" or "channel" not in FORMS[op]:
             return serve(request)
@@ -62,7 +62,7 @@ class Broker:
         if channel is not None:
             return serve(channel, request)
         if op not in _WAIT:
-            raise Refused(f"channel '{request.header['channel']}' was never opened")
+            raise RequestRefused(f"channel '{request.header['channel']}' was never opened")
         self._unopened.append(request)
         return None
 
@@ -175,7 +175,7 @@ class Broker:
         header = request.header
         source, name = self._source(channel, request), header["member"]
         if channel.closed and header["first"] + len(header["sizes"]) > source.count:
-            raise Refused(f"{name}: the stream {channel.name} is closed: nothing more can be put")
+            raise RequestRefused(f"{name}: the stream {channel.name} is closed: nothing more can be put")
         if channel.put(name, header, request.block):
             self._serve_waiting(channel)
         return {"count": source.count, "limit": channel.limit(name)}
@@ -218,7 +218,7 @@ class Broker:
         group, name = channel.group(request.header["group"]), request.header["member"]
         member = group.members.get(name)
         if member is None:
-            raise Refused(f"{name} does not read {channel.name} as one of {request.header['group']}")
+            raise RequestRefused(f"{name} does not read {channel.name} as one of {request.header['group']}")
         refuse_older(member.attempt, request.header)
         return group, member
 
@@ -253,7 +253,7 @@ class Broker:
         header = request.header
         _, member = self._member(channel, request)
         if not member.committed <= header["from"] <= member.total:
-            raise Refused(
+            raise RequestRefused(
                 f"{header['member']} asks for its item {header['from']} of {channel.name}; "
                 f"{member.committed} are committed, {member.total} were delivered"
             )
@@ -314,7 +314,9 @@ class Broker:
     def _commit(self, channel: Channel, request: PeerRequest) -> Header:
         (_, member), at = self._member(channel, request), int(request.header["at"])
         if at > member.total:
-            raise Refused(f"{request.header['member']} commits items of {channel.name} that it did not get")
+            raise RequestRefused(
+                f"{request.header['member']} commits items of {channel.name} that it did not get"
+            )
         if at > member.committed:
             self._note("commit", request, at=at)
             self._channels.remove_spent(channel)

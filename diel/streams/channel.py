@@ -13,7 +13,7 @@ from diel.base.errors import counted
 from diel.base.files import put
 from diel.streams.group import Group
 from diel.streams.log import Batch, BatchIndex, ChannelRecord, ChannelSnapshot, Counts, RecordLog
-from diel.streams.protocol import Header, PeerRequest, Refused, cut, pack, unpack
+from diel.streams.protocol import Header, PeerRequest, RequestRefused, cut, pack, unpack
 
 MANY = 2**53
 """Credit without a limit: the largest whole number that every JSON reader takes."""
@@ -175,9 +175,9 @@ class Channel:
         first, sizes = int(request["first"]), request["sizes"]
         items = cut(block, sizes)
         if sum(sizes) != len(block) or sizes != list(map(len, items)):
-            raise Refused(f"{len(block)} bytes came, which are not {len(sizes)} items of these sizes")
+            raise RequestRefused(f"{len(block)} bytes came, which are not {len(sizes)} items of these sizes")
         if first > source.count:
-            raise Refused(f"item {first} of {member} came, but item {source.count} is the next")
+            raise RequestRefused(f"item {first} of {member} came, but item {source.count} is the next")
         source.at = max(source.at, first + len(sizes))
         repeated = source.count - first
         if repeated >= len(sizes):
@@ -241,13 +241,15 @@ class Channel:
         """Return a group of readers. Raise Refused if it is unknown."""
         if name not in self.groups:
             names = ", ".join(self.groups) or "none"
-            raise Refused(f"nobody reads {self.name} as '{name}'; known: {names}")
+            raise RequestRefused(f"nobody reads {self.name} as '{name}'; known: {names}")
         return self.groups[name]
 
     def fetch(self, position: int, most: int) -> list[bytes]:
         """Items from a position on: 1 to `most`, of about REPLY bytes. Raise Refused where they are gone."""
         if position < self.base:
-            raise Refused(f"items below {self.base} of {self.name} are gone: it is not kept for replay")
+            raise RequestRefused(
+                f"items below {self.base} of {self.name} are gone: it is not kept for replay"
+            )
         blocks: list[bytes] = []
         room = REPLY
         for index in range(bisect_right(self._positions, position) - 1, len(self._positions)):

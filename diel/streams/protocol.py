@@ -126,7 +126,7 @@ def flaw_of(header: Header) -> str:
     return flaw_in(header, FORMS[str(header["op"])], _OPTIONAL)
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that cannot be granted: the message is the answer."""
 
 
@@ -134,4 +134,4 @@ def refuse_older(attempt: int, header: Header) -> None:
     """Raise Refused if a later attempt than the request's has begun."""
     if header["attempt"] < attempt:
         who = header.get("member") or header.get("owner")
-        raise Refused(f"{who}: attempt {header['attempt']} is over: attempt {attempt} has begun")
+        raise RequestRefused(f"{who}: attempt {header['attempt']} is over: attempt {attempt} has begun")

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from diel.streams.log import Place, RecordLog
-from diel.streams.protocol import Answer, Header, PeerRequest, Refused, Serve, refuse_older
+from diel.streams.protocol import Answer, Header, PeerRequest, RequestRefused, Serve, refuse_older
 
 Key = tuple[Any, ...]
 Operation = tuple[str, str]
 """One operation: what it is, and its key or pattern as JSON, for comparing."""
 
 
-class Found(NamedTuple):
+class StoredTuple(NamedTuple):
     """A tuple, and the place of its value."""
 
     number: int
@@ -34,10 +34,10 @@ class Owner:
     """Operations that are committed."""
     at: int = 0
     """The operation that comes next in this attempt."""
-    done: list[tuple[Operation, Found]] = field(default_factory=list)
+    done: list[tuple[Operation, StoredTuple]] = field(default_factory=list)
     """Operations from `base` on, with their tuples."""
 
-    def answer(self, number: int, operation: Operation) -> Found | None:
+    def answer(self, number: int, operation: Operation) -> StoredTuple | None:
         """Return the tuple that this operation had before; None if it is new. Where the task does something
         else, answers from there on are forgotten: what was done stays."""
         index = number - self.base
@@ -47,7 +47,7 @@ class Owner:
             del self.done[index:]
         return None
 
-    def record(self, number: int, operation: Operation, answer: Found) -> None:
+    def record(self, number: int, operation: Operation, answer: StoredTuple) -> None:
         if number - self.base > len(self.done):  # what a nameless owner read is in no log
             self.base, self.done = number, []
         self.take_back(number)
@@ -76,7 +76,7 @@ class Tuples:
         self._serve = serve
         self._owners: dict[str, Owner] = {}
         self._next = 1
-        self._there: dict[int, Found] = {}
+        self._there: dict[int, StoredTuple] = {}
         self._exact: dict[str, dict[int, None]] = {}
         self._seeking: list[PeerRequest] = []
         """Requests that wait for a tuple, oldest first."""
@@ -96,16 +96,16 @@ class Tuples:
                 owner.forget(header["number"])
             case "give back":
                 owner.take_back(header["number"])
-                self._enter(Found(number, tuple(header["key"]), Place(*header["place"])))
+                self._enter(StoredTuple(number, tuple(header["key"]), Place(*header["place"])))
             case "put" | "take" | "read":
                 if do == "put":
-                    self._enter(Found(number, tuple(header["key"]), place))
+                    self._enter(StoredTuple(number, tuple(header["key"]), place))
                 answer = self._leave(number) if do == "take" else self._there[number]
                 owner.record(header["number"], (do, exact(header["key"])), answer)
                 if not header["keep"]:
                     owner.forget(header["number"])
 
-    def _enter(self, entry: Found) -> None:
+    def _enter(self, entry: StoredTuple) -> None:
         """Tuples stand in the order of their numbers; one that is given back goes to its old place."""
         text = exact(entry.key)
         same = self._exact.setdefault(text, {})
@@ -115,7 +115,7 @@ class Tuples:
             self._exact[text] = dict(sorted(same.items()))
         self._next = max(self._next, entry.number + 1)
 
-    def _leave(self, number: int) -> Found:
+    def _leave(self, number: int) -> StoredTuple:
         entry = self._there.pop(number)
         same = self._exact[exact(entry.key)]
         del same[number]
@@ -154,7 +154,7 @@ class Tuples:
         if owner.answer(number, operation) is not None:
             owner.at = number + 1
         elif number < owner.base:
-            raise Refused(f"operation {number} of {name} is committed")
+            raise RequestRefused(f"operation {number} of {name} is committed")
         elif (found := self._next if what == "put" else self._find(key)) is None:
             place = itemgetter("owner", "number")
             seekers = (seeker for seeker in self._seeking if place(seeker.header) != place(header))
@@ -173,7 +173,7 @@ class Tuples:
         """Whose operation it is. Raise Refused for an unknown owner, or if a later attempt has begun."""
         owner = self._owners.get(header["owner"])
         if owner is None:
-            raise Refused(f"{header['owner']} has not entered the tuple space")
+            raise RequestRefused(f"{header['owner']} has not entered the tuple space")
         refuse_older(owner.attempt, header)
         return owner
 
@@ -226,7 +226,7 @@ def fits(pattern: Sequence[Any], key: Key) -> bool:
 def _check_key(what: str, key: Any) -> None:
     """Raise Refused for what is not a key or pattern."""
     if what not in ("put", "read", "take"):
-        raise Refused(f"no operation '{what}' on the tuple space; expected put, read or take")
+        raise RequestRefused(f"no operation '{what}' on the tuple space; expected put, read or take")
     scalars = isinstance(key, list) and all(isinstance(part, str | int | float | None) for part in key)
     if not key or not scalars or (what == "put" and None in key):
-        raise Refused(f"{key!r} is not a key: expected a list of texts, numbers and booleans")
+        raise RequestRefused(f"{key!r} is not a key: expected a list of texts, numbers and booleans")

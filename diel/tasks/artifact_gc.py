@@ -117,7 +117,7 @@ def lent(paths: RunPaths) -> bool:
     return False
 
 
-class Keeping:
+class ArtifactCollector:
     """Deletes outputs with `keep: false` once their readers succeeded; while the run goes on, no other run
     takes them from the cache, but what was taken before a resume stays."""
 

@@ -13,7 +13,7 @@ from diel.base.values import point_text
 from diel.tasks.link import Link
 from diel.tasks.points.domain import Group
 from diel.tasks.results import MissingInput
-from diel.workflow.expressions.gathered import Gathered, ListText
+from diel.workflow.expressions.gathered import GatheredValues, ListText
 from diel.workflow.graph import Edge
 
 Along = tuple[tuple[str, ...], tuple[str, ...]]
@@ -36,7 +36,7 @@ class Join:
 
     def __init__(self, *, apart: Callable[[], bool]) -> None:
         """Begin without values. `apart` tells whether the stages that are read have left points out."""
-        self._noted: dict[Along, list[Gathered]] = {}
+        self._noted: dict[Along, list[GatheredValues]] = {}
         self._common: dict[Along, set[Group] | None] = {}
         self._apart = apart
 
@@ -48,11 +48,11 @@ class Join:
         """Return a noted value without points: plain lists of what meets. Raise MissingInput."""
         return _changed(_with_tables(value), self._met)
 
-    def _note(self, value: Gathered) -> Gathered:
+    def _note(self, value: GatheredValues) -> GatheredValues:
         self._noted.setdefault((value.axes, value.picks), []).append(value)
         return value
 
-    def _met(self, value: Gathered) -> list[Any]:
+    def _met(self, value: GatheredValues) -> list[Any]:
         key = value.axes, value.picks
         if key not in self._common:
             self._common[key] = self._points(self._noted.get(key, [value]))
@@ -61,7 +61,7 @@ class Join:
             return list(value)
         return [item for item, point in zip(value, value.points, strict=True) if point in common]
 
-    def _points(self, values: list[Gathered]) -> set[Group] | None:
+    def _points(self, values: list[GatheredValues]) -> set[Group] | None:
         """Return the points that all have; None where all have the same."""
         first = values[0].points
         if all(value.points is first or value.points == first for value in values):
@@ -85,20 +85,20 @@ def _as_table(value: Any) -> Any:
     """Return a mapping of columns along the same axes with one set of picks: a row has one point."""
     if type(value) is not dict:
         return value
-    columns = [item for item in value.values() if isinstance(item, Gathered)]
+    columns = [item for item in value.values() if isinstance(item, GatheredValues)]
     table = {}
     for name, item in value.items():
-        alike = [other for other in columns if isinstance(item, Gathered) and other.axes == item.axes]
+        alike = [other for other in columns if isinstance(item, GatheredValues) and other.axes == item.axes]
         picks = tuple(sorted({pick for other in alike for pick in other.picks}))
         if any(other.picks != picks for other in alike):
-            item = Gathered(item, item.axes, item.points, picks)
-        table[name] = item if isinstance(item, Gathered) else _as_table(item)
+            item = GatheredValues(item, item.axes, item.points, picks)
+        table[name] = item if isinstance(item, GatheredValues) else _as_table(item)
     return table
 
 
-def _changed(value: Any, change: Callable[[Gathered], Any]) -> Any:
+def _changed(value: Any, change: Callable[[GatheredValues], Any]) -> Any:
     """Return a value with something else in place of what is gathered in it."""
-    if isinstance(value, Gathered):
+    if isinstance(value, GatheredValues):
         return change(value)
     if isinstance(value, ListText):
         items = change(value.source)
@@ -110,7 +110,7 @@ def _changed(value: Any, change: Callable[[Gathered], Any]) -> Any:
     return value
 
 
-class Left(NamedTuple):
+class JoinRemainder(NamedTuple):
     """The points that some edges lack, so that others leave them out."""
 
     edges: list[str]
@@ -158,9 +158,9 @@ class GatherJoin:
                 return Shortage(link, f"{counts}, and `min_success` asks for {least}")
         return None
 
-    def gaps(self, index: int) -> list[Left]:
+    def gaps(self, index: int) -> list[JoinRemainder]:
         """Return the points that a task does not get of some gathers, since others lack them."""
-        gaps: dict[tuple[Along, tuple[Group, ...]], Left] = {}
+        gaps: dict[tuple[Along, tuple[Group, ...]], JoinRemainder] = {}
         for links in self._unlike():
             met = self._look(links, index)
             union = set[Group]().union(*met.held)
@@ -168,7 +168,9 @@ class GatherJoin:
             for link, held in zip(links, met.held, strict=True):
                 lacks = sorted(every - held)
                 points = [_parameters(link, place) for place in lacks[:SHOWN]]
-                gap = gaps.setdefault((_along(link.edge), tuple(lacks)), Left([], [], len(lacks), points))
+                gap = gaps.setdefault(
+                    (_along(link.edge), tuple(lacks)), JoinRemainder([], [], len(lacks), points)
+                )
                 gap.edges.extend({_name(link.edge)} - {*gap.edges})
                 have = [link.edge for link, its in zip(links, met.held, strict=True) if its & {*lacks}]
                 names = dict.fromkeys(f"inputs.{edge.name}" if edge.name else _name(edge) for edge in have)
@@ -227,7 +229,7 @@ def _parameters(link: Link, place: Group) -> dict[str, Any]:
 
 def points_read(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the points of gathered values that may meet, where these differ: they enter a key."""
-    read = {name: value for name, value in values.items() if isinstance(value, Gathered)}
+    read = {name: value for name, value in values.items() if isinstance(value, GatheredValues)}
     points = {}
     for name, gathered in read.items():
         rest = (other for other in read.values() if not {*gathered.axes}.isdisjoint(other.axes))

@@ -9,7 +9,7 @@ from diel.store.journal.history import History
 from diel.store.journal.records import Failed, JoinedRecord, Ranges, Record, Result, Said
 from diel.store.journal.segment import Reader, SegmentWriter, read_segment
 from diel.store.project.cache import write_keys
-from diel.tasks.joins import Left
+from diel.tasks.joins import JoinRemainder
 from diel.tasks.results import Results
 from diel.tasks.stage_run import StageRun
 
@@ -79,7 +79,7 @@ class Ledger:
             {"event": "skipped", "stage": stage.name, "tasks": tasks, "reason": reason, "cause": cause}
         )
 
-    def join(self, stage: StageRun, index: int, remainders: Iterable[Left]) -> None:
+    def join(self, stage: StageRun, index: int, remainders: Iterable[JoinRemainder]) -> None:
         """Record the points that a task lacks of gathers that meet in it, unless that is known."""
         rows = [remainder._asdict() for remainder in remainders]
         if rows != stage.history.joined.get(index, []):

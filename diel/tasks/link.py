@@ -11,7 +11,7 @@ from enum import Enum
 from typing import ClassVar
 
 from diel.base.states import TaskState
-from diel.tasks.points.adaptive import Adaptive, Standing
+from diel.tasks.points.adaptive import Adaptive, PointState
 from diel.tasks.points.domain import Group
 from diel.tasks.stage_run import StageRun
 from diel.workflow.graph import Edge
@@ -112,7 +112,7 @@ class Link:
     def meant(self, group: Group) -> Iterator[int]:
         """Return the upstream tasks that a gather would list if nothing had failed."""
         if self.edge.outer:
-            return (i for i in self.members(group) if self.up.standing(i) is not Standing.CLOSED)
+            return (i for i in self.members(group) if self.up.standing(i) is not PointState.CLOSED)
         return (i for i in self.members(group) if i not in self.up.omitted)
 
     def place(self, index: int) -> Group:

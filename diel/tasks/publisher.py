@@ -13,12 +13,12 @@ from diel.tasks.ledger import Ledger
 from diel.tasks.link import Link
 from diel.tasks.results import MissingInput, output_of
 from diel.tasks.stage_run import StageRun
-from diel.workflow.graph import Published
+from diel.workflow.graph import PublishedHyperparameter
 from diel.workflow.models import Violations, Workflow
 from diel.workflow.models.model import refuse
 
 
-class Publishing:
+class Publisher:
     """Adds what a run publishes to its project, once, though the run is resumed; of a loop the last round.
     What has a value a task, over a sweep or search, stays within the run."""
 
@@ -70,7 +70,7 @@ class Publishing:
         for name, output in stage.spec.publishes.items():
             try:
                 value = output_of(record, output, self._ledger.paths.root)
-                published = Published(name, self._workflow.hyperparameters[name])
+                published = PublishedHyperparameter(name, self._workflow.hyperparameters[name])
                 values[name] = accepted(published, value, stage.task(index))
             except KeyError:
                 self._ledger.trouble(f"{stage.task(index)} made no '{output}' to publish")
@@ -90,7 +90,7 @@ class Publishing:
         return any(change.key == record["key"] and names & {*change.values} for change in publications)
 
 
-def accepted(published: Published, value: Any, maker: str) -> Any:
+def accepted(published: PublishedHyperparameter, value: Any, maker: str) -> Any:
     """Return a published value in its hyperparameter's type. Raise MissingInput for a bad one."""
     try:
         if type(value) is Artifact:

@@ -28,11 +28,11 @@ from diel.tasks.surrogate import asking_of, surrogate_of
 from diel.tasks.texts import OwnNames, Texts
 from diel.worker.attempt.bundle import Rendered, Request, StagedTask, Staging, Work
 from diel.worker.attempt.service import Answers
-from diel.worker.environments.prepared import Prepared, read_prepared
+from diel.worker.environments.prepared import PreparedEnvironment, read_prepared
 from diel.worker.staging.item import AT_NODE, Item, Local, Shard, flat, item_of
 from diel.workflow.expressions import parse
 from diel.workflow.expressions.expression import PLACES
-from diel.workflow.expressions.gathered import Gathered
+from diel.workflow.expressions.gathered import GatheredValues
 from diel.workflow.graph import Key
 from diel.workflow.graph.uses import expressions, launches
 from diel.workflow.models import Output, Resources, Stage
@@ -52,7 +52,7 @@ def work_of(
     launcher: tuple[str, ...],
     shape: Shape,
     site: Site,
-    environments: Mapping[str, Prepared] | None = None,
+    environments: Mapping[str, PreparedEnvironment] | None = None,
 ) -> Work:
     """Return the common part of a stage's tasks for workers."""
     return Work(
@@ -252,7 +252,7 @@ class Recipe:
         inputs = scope["inputs"]
         join = Join(apart=lambda: bool(self.meeting.gaps(scope.index)))
         for value in inputs.values():
-            if isinstance(value, Gathered):
+            if isinstance(value, GatheredValues):
                 join.note(value)
         if self._mixed or self.sources.run.spec.rendered:
             scope.join_by(join.note)
@@ -267,7 +267,8 @@ class Recipe:
         if join is None:
             return params, inputs
         met = {
-            name: join.meet(value) if isinstance(value, Gathered) else value for name, value in inputs.items()
+            name: join.meet(value) if isinstance(value, GatheredValues) else value
+            for name, value in inputs.items()
         }
         return join.meet(params), met
 
@@ -332,7 +333,9 @@ class Recipe:
             target[name] = scope.read(chain)
         if self._mixed:
             places = scope[PLACES] if self._along else {}
-            along = {axis: Gathered(at := places[axis], (axis,), [(n,) for n in at]) for axis in self._along}
+            along = {
+                axis: GatheredValues(at := places[axis], (axis,), [(n,) for n in at]) for axis in self._along
+            }
             upstream |= points_read({**inputs, **upstream, **scope["inputs"], **along})
             upstream |= {f"all of {name}": scope["inputs"][name] for name in self._listed if name in inputs}
         own, upstream = dict(sorted(own.items())), dict(sorted(upstream.items()))  # they have no order
@@ -383,7 +386,7 @@ def _copied(value: Any, items: dict[str, Item]) -> Any:
         item = item_of(value, value.digest)
         items[item.key] = item
         return Artifact(item.below(AT_NODE), value.digest, value.inside, value.bytes)
-    if isinstance(value, Gathered):
+    if isinstance(value, GatheredValues):
         return value.map(lambda part: _copied(part, items))
     return [_copied(part, items) for part in value] if isinstance(value, list) else value
 
@@ -436,7 +439,7 @@ def keyed(shards: Mapping[str, Shard]) -> dict[str, str]:
     }
 
 
-def environments_of_stage(stage: Stage, paths: RunPaths) -> Mapping[str, Prepared] | None:
+def environments_of_stage(stage: Stage, paths: RunPaths) -> Mapping[str, PreparedEnvironment] | None:
     """Return the environments that its tasks may name; None without any."""
     demanded = stage.chooses_environment
     if stage.environment is None and not demanded:

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from itertools import chain, product
 
 from diel.tasks.link import Link, Verdict
-from diel.tasks.points.adaptive import Adaptive, Standing
+from diel.tasks.points.adaptive import Adaptive, PointState
 from diel.tasks.points.domain import Group
 
 
-class NotYet(Exception):
+class SelectionPending(Exception):
     """A search or loop is not over, or a task of its last round has not ended."""
 
 
-class Lost(Exception):
+class SelectionLost(Exception):
     """The picked task failed, or there is nothing to pick from."""
 
 
@@ -65,13 +65,13 @@ class ChoosingLink(Link):
         """Return the tasks to read; none in the first round, or while nothing is picked yet."""
         try:
             return [index for index in self._members(group)[0] if index is not None]
-        except (NotYet, Lost):
+        except (SelectionPending, SelectionLost):
             return []
 
     def lacking(self, group: Group) -> int:
         try:
             return self._members(group)[1]
-        except (NotYet, Lost):
+        except (SelectionPending, SelectionLost):
             return 0
 
     def good_members(self, group: Group) -> Iterator[int]:
@@ -85,9 +85,9 @@ class ChoosingLink(Link):
     def _weigh(self, group: Group) -> Verdict:
         try:
             members, lost = self._members(group)
-        except NotYet:
+        except SelectionPending:
             return Verdict.WAITING
-        except Lost:
+        except SelectionLost:
             return Verdict.FAILED
         if self.edge.gathered and not members and not lost:
             fixed = group[: len(self.edge.matched)]
@@ -119,11 +119,11 @@ class ChoosingLink(Link):
         # One choice for each combination of the other axes: tasks at the first points represent them.
         for index in self.tasks_at(first):
             coordinates = self.up.domain.coordinates(index)
-            if any(axis.standing(coordinates) is Standing.CLOSED for axis in unchosen):
+            if any(axis.standing(coordinates) is PointState.CLOSED for axis in unchosen):
                 continue
             try:
                 chosen += self._choose({axis: coordinates[axis] for axis in rest}, shared)
-            except Lost:
+            except SelectionLost:
                 if self.edge.min_success == 1:
                     raise
                 lost += math.prod(choice.most for choice in self.edge.chosen.values())
@@ -161,12 +161,12 @@ class ChoosingLink(Link):
             here = {**place, **shared}
             return [axis.before(here) if choice.word == "previous" else shared[label]]
         if not axis.is_over(place):
-            raise NotYet
+            raise SelectionPending
         if axis.has_failed(place):
-            raise Lost
+            raise SelectionLost
         picked = axis.chosen(place, choice)
         if not picked:
-            raise Lost
+            raise SelectionLost
         return list(picked)
 
     def _latest(self, label: str, place: Mapping[str, int], axis: Adaptive) -> list[int]:
@@ -180,7 +180,7 @@ class ChoosingLink(Link):
                 return [number]
         if self.edge.begun:
             return [-1]
-        raise Lost if axis.is_over(place) else NotYet
+        raise SelectionLost if axis.is_over(place) else SelectionPending
 
     def _find(self, place: dict[str, int]) -> int | None:
         """Return the task at a place; for a loop, the last round that was not left out."""
@@ -189,10 +189,10 @@ class ChoosingLink(Link):
         while all(place[label] >= 0 for label in self.edge.chosen):
             index = self.up.domain.index(place)
             if index is None:
-                raise Lost
+                raise SelectionLost
             verdict = self.verdict_of(index)
             if verdict is Verdict.WAITING:
-                raise NotYet
+                raise SelectionPending
             if verdict is not Verdict.OMITTED or not loops:
                 return index
             place = {**place, loops[-1]: place[loops[-1]] - 1}

@@ -26,7 +26,7 @@ from diel.tasks.texts import NOWHERE, Files, Texts, Watch
 from diel.worker.attempt.bundle import AT_LAUNCHER
 from diel.workflow.expressions import parse_tree, reference_of
 from diel.workflow.expressions.expression import PLACES, Lazily
-from diel.workflow.expressions.gathered import Gathered
+from diel.workflow.expressions.gathered import GatheredValues
 from diel.workflow.graph import Edge, Key
 from diel.workflow.graph.uses import unread
 from diel.workflow.models import Stage
@@ -45,7 +45,7 @@ def link_of(
     return ChoosingLink(edge, up, down, makers=makers, axes={label: axes[label] for label in edge.chosen})
 
 
-class Unready(MissingInput):
+class InputNotReady(MissingInput):
     """A task takes a branch of an expression in which it reads what is not there, or not yet."""
 
     def __init__(self, link: Link, verdict: Verdict) -> None:
@@ -104,7 +104,7 @@ class Sources:
         self._initially = {name: parse_tree(link.edge.initially) for name, link in self.inputs.items()}
         self._points: dict[tuple[str, ...], list[Group]] = {}
         """The points of the latest gather, by its axes."""
-        self._gathered: dict[Key, tuple[Group, Gathered]] = {}
+        self._gathered: dict[Key, tuple[Group, GatheredValues]] = {}
 
     def link_of(self, chain: tuple[str, ...]) -> Link | None:
         """Return the edge along which an expression reads what another stage made; None if it reads none."""
@@ -122,7 +122,7 @@ class Sources:
         """Return a task's value along an edge. Raise MissingInput, and Unready along a branch's edge."""
         group = link.group_of_downstream(index)
         if link.edge.branch and (verdict := link.verdict(group)) is not Verdict.READY:
-            raise Unready(link, verdict)
+            raise InputNotReady(link, verdict)
         if not link.edge.gathered:
             member = next(iter(link.members(group)), None)
             return self._begin(link, scope) if member is None else self.output(link, member)
@@ -134,14 +134,16 @@ class Sources:
             self._gathered[place] = cached  # more tasks will read the latest group
         return self._begin(link, scope) if not cached[1] and link.edge.begun else cached[1]
 
-    def _gather(self, link: Link, group: Group) -> Gathered:
+    def _gather(self, link: Link, group: Group) -> GatheredValues:
         listed, good = link.listed(group), link.up.history.state
         values = (self.output(link, member) if good(member).good else None for _, member in listed)
         axes, points = link.edge.gathered, [place for place, _ in listed]
         if self._points.get(axes) != points:
             self._points[axes] = points
         picks = picks_of(link.edge)
-        return Gathered(values, axes, self._points[axes], picks)  # one list, for points are often compared
+        return GatheredValues(
+            values, axes, self._points[axes], picks
+        )  # one list, for points are often compared
 
     def _begin(self, link: Link, scope: Mapping[str, Any]) -> Any:
         """Return the value that a task of the first round reads instead of the previous round's."""

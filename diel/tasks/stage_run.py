@@ -12,7 +12,7 @@ from diel.base.units import Units
 from diel.base.values import task_text
 from diel.site.shape import Ask, Unplaceable
 from diel.store.journal.stage_history import StageHistory
-from diel.tasks.points.adaptive import Adaptive, Standing
+from diel.tasks.points.adaptive import Adaptive, PointState
 from diel.tasks.points.domain import UNKNOWN, Domain
 from diel.workflow.models import Resources, Stage
 from diel.workflow.models.forms.axis import Points
@@ -171,13 +171,15 @@ class StageRun:
         failed = [index for index, state in enumerate(self.history.states) if state == TaskState.FAILED]
         return shared(self.domain, self.points, failed) if failed else ""
 
-    def standing(self, index: int) -> Standing:
+    def standing(self, index: int) -> PointState:
         """Return whether the points of a task's searches and loops exist."""
         if not self.adaptive:
-            return Standing.OPEN
+            return PointState.OPEN
         coordinates = self.domain.coordinates(index)
         kinds = {axis.standing(coordinates) for axis in self.adaptive}
-        return next(kind for kind in (Standing.CLOSED, Standing.WAITING, Standing.OPEN) if kind in kinds)
+        return next(
+            kind for kind in (PointState.CLOSED, PointState.WAITING, PointState.OPEN) if kind in kinds
+        )
 
     def is_undecided(self, index: int) -> bool:
         """Return whether a task's trial may still be pruned, so that its results count nowhere."""

@@ -22,7 +22,7 @@ from diel.workflow.expressions import (
     parse_expression,
     parse_tree,
 )
-from diel.workflow.expressions.gathered import Gathered, is_list
+from diel.workflow.expressions.gathered import GatheredValues, is_list
 from diel.workflow.models import Stage
 from diel.workflow.models.data import EXPRESSION, target_flaw
 from diel.workflow.modules.catalogue import Module
@@ -336,6 +336,6 @@ def _as_keyed(value: Any, depth: int) -> Any:
         return Artifact(f"{value.digest}/{value.name}", value.digest, size=value.bytes)
     if isinstance(value, Mapping):
         return _KeyScope(value, depth)
-    if isinstance(value, Gathered):
+    if isinstance(value, GatheredValues):
         return value.map(lambda item: _as_keyed(item, depth))
     return [_as_keyed(item, depth) for item in value] if is_list(value) else value

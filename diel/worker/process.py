@@ -53,7 +53,7 @@ from diel.worker.attempt.staging import (
     stage,
 )
 from diel.worker.attempt.stream import held_to_streams, stream_environment
-from diel.worker.attempt.surrogate import Consulted, ask
+from diel.worker.attempt.surrogate import Consultation, ask
 from diel.worker.attempt.surroundings import (
     Surroundings,
     Variables,
@@ -64,7 +64,7 @@ from diel.worker.attempt.surroundings import (
 )
 from diel.worker.attempt.usage import begin_peak
 from diel.worker.attempt.watchdog import RunningAttempt, Watchdog
-from diel.worker.staging.disk import Brought, StagingError, release
+from diel.worker.staging.disk import StagingError, StagingReport, release
 from diel.workflow.modules.beside import changed_in_place, executed_by, imports_beyond
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Worker:
         self._root = str(self.paths.root)
         self._tasks = str(self.paths.tasks)
         self._successor = str(self.paths.controller_segment(epoch + 1))
-        self._spare = Spare()
+        self._spare = DirectoryPool()
         os.environ["PATH"] = search_path()
         pin_gpus(os.environ)
         self.environ = dict(os.environ)
@@ -269,7 +269,7 @@ class Worker:
                 record["output"] = True
             return self._commit(record)
 
-    def _tell_staging(self, attempt: RunningAttempt, brought: Brought) -> None:
+    def _tell_staging(self, attempt: RunningAttempt, brought: StagingReport) -> None:
         record = record_of(attempt, own_node(self.environ), brought)
         if record is not None:
             with self.dog.lock:
@@ -281,11 +281,11 @@ class Worker:
         try:
             return open_drain(attempt, self.environ, self._drains)
         except (StagingError, OSError) as error:
-            self._tell_staging(attempt, Brought(warning=str(error)))
+            self._tell_staging(attempt, StagingReport(warning=str(error)))
             return None
 
     def _copy_drain(
-        self, attempt: RunningAttempt, drain: Drain, values: Values, consulted: Consulted | None
+        self, attempt: RunningAttempt, drain: Drain, values: Values, consulted: Consultation | None
     ) -> None:
         """Copy and commits in a thread, while this one continues with the next task of the bundle."""
         tail = read_tail()
@@ -460,7 +460,7 @@ class Worker:
             self._fail(self._attempt, failure)
 
 
-class Spare:
+class DirectoryPool:
     """The directory of a task that wrote nothing, for the next one: a new one takes as long as `true`.
 
     It is at most one, and kept while nobody can write there any more: a worker that adopts what tasks leave
@@ -538,7 +538,7 @@ def hold_names(work: Work, request: Request, made: Mapping[str, object]) -> None
 
 
 def done_record(
-    attempt: RunningAttempt, values: Values, artifacts: Artifacts, consulted: Consulted | None
+    attempt: RunningAttempt, values: Values, artifacts: Artifacts, consulted: Consultation | None
 ) -> "Done":
     """Return an attempt that ended well; `consulted` is what was answered before it ran."""
     request = attempt.request

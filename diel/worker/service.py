@@ -118,7 +118,7 @@ class Line:
             connection.close()
 
 
-class Printed:
+class PrintedOutput:
     """What a service prints from now on, on this process's stdout and stderr."""
 
     def __init__(self) -> None:
@@ -143,7 +143,7 @@ class _Process:
 
     pid: int
     line: Line
-    printed: Printed
+    printed: PrintedOutput
     began: float
     """In time.monotonic seconds, as `answered` and `checked`."""
     answered: float
@@ -170,7 +170,7 @@ class Keeper:
         self._counts = counts_file(paths, work.stage, request.index)
         self._counted = work.service.ready.http is not None
         """Whether it may have numbers to keep."""
-        self._wanted = Wanted(paths, work.stage, request.index, request.attempt, work.service.idle)
+        self._wanted = ReplicaRequest(paths, work.stage, request.index, request.attempt, work.service.idle)
         self._renewal = message_file(paths, work.stage, request.index, request.attempt, INPUTS)
         self._renewed = (0, 0)
         """The file of newer inputs that it has: its inode, and when it was written in nanoseconds."""
@@ -225,7 +225,7 @@ class Keeper:
 
     def _start(self, words: tuple[str, ...]) -> _Process:
         port = self._service.port if isinstance(self._service.port, int) else _free_port(self._host)
-        printed = Printed()
+        printed = PrintedOutput()
         pid = start(words, {**self._env, "DIEL_SERVICE_PORT": str(port)})
         self._attempt.group = pid
         now = time.monotonic()
@@ -411,7 +411,7 @@ class Stopped(Exception):
     """The service must stop: `over` for good, anything else says why for now."""
 
 
-class Wanted:
+class ReplicaRequest:
     """One attempt of a replica, as its controller wants it."""
 
     def __init__(self, paths: RunPaths, stage: str, index: int, attempt: int, idle: float) -> None:

@@ -12,7 +12,7 @@ import diel
 from diel import tabular
 
 
-class Confirmed(TypedDict):
+class Confirmation(TypedDict):
     """Counts, and shares from 0 to 1."""
 
     found: int
@@ -30,7 +30,7 @@ class Confirmed(TypedDict):
 @diel.module(kind="analysis")
 def confirmed(
     model: Path, courses: Path, drawn: list[Path], best: list[dict[str, float]], histogram: dict[str, Any]
-) -> Confirmed:
+) -> Confirmation:
     """Hold courses of simulations against the zones of the model, and print shares.
 
     model: of `training.course:want`, which holds the zones
@@ -48,7 +48,7 @@ def confirmed(
     at_random = np.concatenate([network.margins(np.load(path)) for path in drawn]) > 0
     edges = histogram["low"] + histogram["width"] * np.arange(len(histogram["counts"]))
     hits = int(np.array(histogram["counts"])[edges >= 0].sum())  # a bin begins at 0, if there is one below
-    result: Confirmed = {
+    result: Confirmation = {
         "found": hits,
         "simulated": len(right),
         "share": float(right.mean()) if len(right) else 0.0,

@@ -12,7 +12,7 @@ import diel
 Range = Annotated[list[float], Field(min_length=2, max_length=2)]
 
 
-class Drawn(TypedDict):
+class Draw(TypedDict):
     """The states, as columns and one by one."""
 
     columns: dict[str, list[float]]
@@ -20,7 +20,7 @@ class Drawn(TypedDict):
 
 
 @diel.module(kind="analysis")
-def draw(ranges: dict[str, Range], count: Annotated[int, Field(ge=1, le=1_000_000)], seed: int = 0) -> Drawn:
+def draw(ranges: dict[str, Range], count: Annotated[int, Field(ge=1, le=1_000_000)], seed: int = 0) -> Draw:
     """Draw states, each feature uniformly between its bounds.
 
     ranges: [low, high] by feature

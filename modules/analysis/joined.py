@@ -14,7 +14,7 @@ Field = NDArray[Any]
 """Numbers, of one or more dimensions."""
 
 
-class Joined(TypedDict):
+class JoinedRows(TypedDict):
     """Parts beside the whole."""
 
     largest_difference: float
@@ -24,7 +24,7 @@ class Joined(TypedDict):
 
 
 @diel.module(kind="analysis")
-def joined(parts: list[Field], whole: Field, axis: int = -1) -> Joined:
+def joined(parts: list[Field], whole: Field, axis: int = -1) -> JoinedRows:
     """Put parts together, compare them with the whole, and print the largest difference.
 
     parts: arrays, in their order along `axis`

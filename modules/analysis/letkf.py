@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 States = NDArray[np.float64]
 
 
-class Analysed(TypedDict):
+class Analysis(TypedDict):
     """The ensemble at the window's end, and its errors: root mean squares over variables."""
 
     ensemble: States
@@ -42,7 +42,7 @@ def letkf(
     inflation: Annotated[float, Field(ge=1)] = 1.04,
     radius: Annotated[float, Field(gt=0)] = 8.0,
     noise: Annotated[float, Field(gt=0)] = 1.0,
-) -> Analysed:
+) -> Analysis:
     """Correct an ensemble on a circle at the end of a window of steps.
 
     courses: parts of the ensemble, each of shape (steps of the window, members, variables)

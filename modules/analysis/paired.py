@@ -12,7 +12,7 @@ from scipy.special import stdtrit
 import diel
 
 
-class Paired(TypedDict):
+class PairedDifference(TypedDict):
     """The ratio of pairs, as a geometric mean."""
 
     ratio: float
@@ -23,7 +23,7 @@ class Paired(TypedDict):
 
 
 @diel.module(kind="analysis")
-def paired(first: list[float], second: list[float], name: str = "second / first") -> Paired:
+def paired(first: list[float], second: list[float], name: str = "second / first") -> PairedDifference:
     """Print how many times larger the second of each pair is: a disturbance of both alike drops out.
 
     first, second: above 0, in the same order

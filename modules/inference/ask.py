@@ -19,7 +19,7 @@ from pydantic import Field
 import diel
 
 
-class Asked(TypedDict):
+class AskResult(TypedDict):
     """What the service's model says of all states."""
 
     count: int
@@ -44,7 +44,7 @@ def ask(
     sure: Annotated[float, Field(gt=0)] | None = None,
     keep: Annotated[int, Field(ge=1, le=10_000)] = 10,
     seed: Annotated[int, Field(ge=0)] = 0,
-) -> Asked:
+) -> AskResult:
     """Draw states, asks a service about them, and keep the best.
 
     service: a stage with `module: inference.serve`, which this one names in its `services`

@@ -79,7 +79,7 @@ def serve(
     uvicorn.Server(config).run()
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that cannot be answered, with its code."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -88,7 +88,7 @@ class Refused(Exception):
 
 
 @dataclass
-class Waiting:
+class WaitingRequest:
     """A request's rows, and the answer to them."""
 
     rows: tabular.Floats
@@ -133,7 +133,7 @@ class Batcher:
         """Rows that wait."""
         self.batch_rows = Histogram(ROWS)
         self.batch_seconds = Histogram(SECONDS)
-        self._line: deque[Waiting] = deque()
+        self._line: deque[WaitingRequest] = deque()
         self._news = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="batches")
         self._loader = ThreadPoolExecutor(1, thread_name_prefix="loader")
@@ -145,9 +145,9 @@ class Batcher:
     async def predict(self, rows: tabular.Floats) -> tuple[tabular.Floats, tabular.Floats]:
         """Return mean and deviation, each of shape (rows,). Raise Refused, 503, where too many rows wait."""
         if self.queued + len(rows) > self.max_queue and self.queued:
-            raise Refused(503, f"{self.queued} rows wait already")
+            raise RequestRefused(503, f"{self.queued} rows wait already")
         loop = asyncio.get_running_loop()
-        waiting = Waiting(rows, loop.create_future(), loop.time())
+        waiting = WaitingRequest(rows, loop.create_future(), loop.time())
         self._line.append(waiting)
         self.queued += len(rows)
         self._news.set()
@@ -198,7 +198,7 @@ class Batcher:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), remaining)
 
-    def _take(self) -> list[Waiting]:
+    def _take(self) -> list[WaitingRequest]:
         batch = [self._line.popleft()]
         count = len(batch[0].rows)
         while self._line and count + len(self._line[0].rows) <= self.max_batch:
@@ -228,9 +228,9 @@ def application(batcher: Batcher, token: str) -> Starlette:
             try:
                 header = request.headers.get("authorization", "").encode()
                 if not token or not hmac.compare_digest(header, f"Bearer {token}".encode()):
-                    raise Refused(401, f"expected {HEADER} with the token of this run's services")
+                    raise RequestRefused(401, f"expected {HEADER} with the token of this run's services")
                 response = await handler(request)
-            except Refused as refused:
+            except RequestRefused as refused:
                 response = JSONResponse({"error": str(refused)}, refused.code)
             place = path, response.status_code
             requests[place] = requests.get(place, 0) + 1
@@ -274,14 +274,16 @@ async def _predict(batcher: Batcher, request: Request) -> Response:
     try:
         mean, deviation = await batcher.predict(rows)
     except RuntimeError as error:
-        raise Refused(500, str(error)) from error
+        raise RequestRefused(500, str(error)) from error
     answer = {"prediction": mean}
     if len(batcher.model.members) > 1:
         answer["deviation"] = deviation
     if not raw:
         lost = np.flatnonzero(~np.isfinite(mean))
         if len(lost):
-            raise Refused(500, f"the prediction for row {lost[0]} is not finite; look at it and at the model")
+            raise RequestRefused(
+                500, f"the prediction for row {lost[0]} is not finite; look at it and at the model"
+            )
         return JSONResponse({name: values.tolist() for name, values in answer.items()})
     content = np.stack([np.asarray(values, np.float64) for values in answer.values()])
     shape = ",".join(map(str, content.shape))
@@ -294,11 +296,11 @@ async def _reload(batcher: Batcher, request: Request) -> Response:
     models = document.get("model") if isinstance(document, dict) else None
     listed = [models] if isinstance(models, str) else models
     if not isinstance(listed, list) or not listed or not all(isinstance(path, str) for path in listed):
-        raise Refused(400, 'expected {"model": PATH}, or a list of paths')
+        raise RequestRefused(400, 'expected {"model": PATH}, or a list of paths')
     try:
         await batcher.load([Path(path) for path in listed])
     except (ValueError, OSError) as error:
-        raise Refused(409, str(error)) from error
+        raise RequestRefused(409, str(error)) from error
     return JSONResponse({"models": len(batcher.model.members), "version": batcher.version})
 
 
@@ -306,20 +308,22 @@ def rows_of_bytes(body: bytes, request: Request, features: Sequence[str]) -> tab
     """Read rows of shape (rows, features) from an array's bytes. Raise Refused, 400."""
     dtype = request.headers.get("diel-dtype", "")
     if dtype not in ("float32", "float64"):
-        raise Refused(400, f"Diel-Dtype: expected float32 or float64, found {dtype!r}")
+        raise RequestRefused(400, f"Diel-Dtype: expected float32 or float64, found {dtype!r}")
     shape = request.headers.get("diel-shape", "")
     try:
         sizes = tuple(int(size) for size in shape.split(","))
         rows = np.frombuffer(body, dtype).reshape(sizes)
     except (ValueError, OverflowError) as error:
         message = f"Diel-Shape: {shape!r} is not the shape of {len(body)} bytes of {dtype}"
-        raise Refused(400, message) from error
+        raise RequestRefused(400, message) from error
     named = request.headers.get("diel-features")
     if named is not None:  # the columns in another order
         names = [unquote(name) for name in named.split(",")]
         if sorted(names) != sorted(features) or rows.ndim != 2 or rows.shape[1] != len(names):
             expected = ", ".join(features)
-            raise Refused(400, f"Diel-Features: the model reads {expected}; these are {', '.join(names)}")
+            raise RequestRefused(
+                400, f"Diel-Features: the model reads {expected}; these are {', '.join(names)}"
+            )
         rows = rows[:, [names.index(name) for name in features]]
     return checked(rows, features)
 
@@ -334,22 +338,26 @@ def rows_of_json(body: bytes, features: Sequence[str]) -> tabular.Floats:
         if isinstance(rows, list) and rows and isinstance(rows[0], dict):
             rows = [[row[name] for name in features] for row in rows]
         if not isinstance(rows, list):
-            raise Refused(400, 'expected {"rows": [[…], …]}, a list of mappings, or a mapping of lists')
+            raise RequestRefused(
+                400, 'expected {"rows": [[…], …]}, a list of mappings, or a mapping of lists'
+            )
         return checked(np.array(rows, float), features)
     except KeyError as error:
-        raise Refused(400, f"a row has no {error}; the model reads {', '.join(features)}") from error
+        raise RequestRefused(400, f"a row has no {error}; the model reads {', '.join(features)}") from error
     except (TypeError, ValueError, OverflowError) as error:
-        raise Refused(400, f"rows: {error}") from error
+        raise RequestRefused(400, f"rows: {error}") from error
 
 
 def checked(rows: tabular.Floats, features: Sequence[str]) -> tabular.Floats:
     """Return the same rows. Raise Refused, 400, where they are no finite rows of the model's features."""
     if rows.ndim != 2 or rows.shape[1] != len(features):
         named = ", ".join(features)
-        raise Refused(400, f"rows: expected the shape (rows, {len(features)}) ({named}), found {rows.shape}")
+        raise RequestRefused(
+            400, f"rows: expected the shape (rows, {len(features)}) ({named}), found {rows.shape}"
+        )
     if not np.isfinite(rows).all():
         row = int(np.argmin(np.isfinite(rows).all(axis=1)))
-        raise Refused(400, f"rows: row {row} holds what is no finite number")
+        raise RequestRefused(400, f"rows: row {row} holds what is no finite number")
     return rows
 
 
@@ -357,4 +365,4 @@ def _json(body: bytes) -> Any:
     try:
         return json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise Refused(400, f"expected JSON: {error}") from error
+        raise RequestRefused(400, f"expected JSON: {error}") from error

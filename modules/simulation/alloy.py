@@ -57,7 +57,7 @@ class Alloy(TypedDict):
     """Lattice constant, in Å."""
 
 
-class Drawn(TypedDict):
+class AlloySample(TypedDict):
     """Arrangements, and where their bits are."""
 
     arrangements: list[int]
@@ -90,7 +90,7 @@ def alloy(
 
 
 @diel.module(kind="analysis")
-def draw(count: Annotated[int, Field(ge=1)], seed: Annotated[int, Field(ge=0)] = 0) -> Drawn:
+def draw(count: Annotated[int, Field(ge=1)], seed: Annotated[int, Field(ge=0)] = 0) -> AlloySample:
     """Draw compositions, all equally likely, and an arrangement of each.
 
     count, seed: how many arrangements to draw, and the seed of the draw

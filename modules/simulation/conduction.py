@@ -47,7 +47,7 @@ class Truth(TypedDict):
     """Shape (heaters, sensors²), without noise."""
 
 
-class Checked(TypedDict):
+class ConductionCheck(TypedDict):
     """The gradient of half the sum of squared readings with respect to the field."""
 
     difference: float
@@ -56,7 +56,7 @@ class Checked(TypedDict):
     """Of the differences at one cell, by the derivative there."""
 
 
-class Recovered(TypedDict):
+class Recovery(TypedDict):
     """The field by readings. Errors are norms of the difference from the true one, by that of its scatter."""
 
     field: Array
@@ -123,7 +123,7 @@ def gradient(
     places: Annotated[int, Field(ge=1)] = 100,
     step: Annotated[float, Field(gt=0)] = 5e-4,
     seed: Annotated[int, Field(ge=0)] = 0,
-) -> Checked:
+) -> ConductionCheck:
     """Differentiate half the sum of squared readings in both ways, and print how far these differ.
 
     places: cells to draw; at each of them the field is moved up and down by the step
@@ -153,7 +153,7 @@ def gradient(
 @diel.module(kind="training")
 def recover(
     field: Array, readings: Array, noise: Annotated[float, Field(gt=0)], seed: Annotated[int, Field(ge=0)] = 0
-) -> Recovered:
+) -> Recovery:
     """Add noise to readings, and find the field closest to zero that fits them as well as the noise allows.
 
     field: the true one, for the errors; apart from them only its shape counts

@@ -20,7 +20,7 @@ STEP = 0.01
 """Of time, in `vortices`."""
 
 
-class Read(TypedDict):
+class FlowRead(TypedDict):
     """A flow at points that are drawn evenly."""
 
     points: Array
@@ -35,7 +35,7 @@ def burgers(
     viscosity: Annotated[float, Field(gt=0)] = 0.1 / np.pi,
     noise: Annotated[float, Field(ge=0)] = 0.0,
     seed: Annotated[int, Field(ge=0)] = 0,
-) -> Read:
+) -> FlowRead:
     """Solve with u(x, 0) = −sin πx for x in [−1, 1] and t in [0, 1], by Cole and Hopf's transformation.
 
     noise: its deviation, by that of the velocity
@@ -53,7 +53,7 @@ def vortices(
     noise: Annotated[float, Field(ge=0)] = 0.0,
     grid: Annotated[int, Field(ge=8)] = 48,
     seed: Annotated[int, Field(ge=0)] = 0,
-) -> Read:
+) -> FlowRead:
     """Let random vortices decay in a periodic box of side 2π; read in its quarter [0, π]², t in [0, 1].
 
     noise: its deviation, by that of the velocity

@@ -71,7 +71,7 @@ class Snapshots(TypedDict):
     """+1 or -1, shape (count, size, size)."""
 
 
-class Timed(TypedDict):
+class TimedRun(TypedDict):
     """How long an ensemble took."""
 
     seconds: float
@@ -248,7 +248,7 @@ def timed(
     replicas: Annotated[int, Field(ge=1)] = 8,
     repeats: Annotated[int, Field(ge=1)] = 3,
     seed: Annotated[int, Field(ge=0)] = 0,
-) -> Timed:
+) -> TimedRun:
     """Time an ensemble of lattices by Metropolis, whose replicas the MPI ranks share out.
 
     temperature: in units of J/k_B

@@ -58,7 +58,7 @@ fix           motion all nve
 """
 
 
-class Grown(TypedDict):
+class GrownCluster(TypedDict):
     """Clusters, one after the other."""
 
     steps: list[int]
@@ -84,7 +84,7 @@ def lammps_cluster(
     every: Annotated[int, Field(ge=1)] = 500,
     limit: Annotated[int, Field(ge=1)] = 40_000,
     seed: Annotated[int, Field(ge=0)] = 0,
-) -> Grown:
+) -> GrownCluster:
     """Put each state into the stream `states`, and go on at the temperature that the tuple space then has.
 
     controller: begins the keys of temperatures; give each controller its own
@@ -122,7 +122,7 @@ def ramp(
     every: Annotated[int, Field(ge=1)] = 500,
     limit: Annotated[int, Field(ge=1)] = 40_000,
     seed: Annotated[int, Field(ge=0)] = 0,
-) -> Grown:
+) -> GrownCluster:
     """Grow the clusters by a fixed ramp: T = begin + (end − begin) x^bend, x = step / duration, at most 1.
 
     begin, end: temperatures; equal ones are a constant
@@ -160,7 +160,7 @@ def _grow(
     return steps
 
 
-def _grown(steps: list[int], limit: int) -> Grown:
+def _grown(steps: list[int], limit: int) -> GrownCluster:
     return {"steps": steps, "mean": fmean(steps), "reached": sum(step < limit for step in steps)}
 
 

@@ -43,7 +43,7 @@ fix           motion all nve
 """
 
 
-class Prepared(TypedDict):
+class PreparedRun(TypedDict):
     """A crystal in thermal motion."""
 
     state: Path
@@ -52,7 +52,7 @@ class Prepared(TypedDict):
     """At its end, in K."""
 
 
-class Measured(TypedDict):
+class Tuning(TypedDict):
     """Both, over the same simulated time."""
 
     speed: list[float]
@@ -86,7 +86,7 @@ def prepare(
     temperature: Annotated[float, Field(gt=0, le=1200)] = 300.0,
     time: Annotated[float, Field(gt=0)] = 0.5,
     seed: Annotated[int, Field(ge=1, le=900_000_000)] = 1,
-) -> Prepared:
+) -> PreparedRun:
     """Warm a crystal, and save its state.
 
     cells: fcc cells along a side of the periodic box: 4 cells³ atoms
@@ -115,7 +115,7 @@ def lammps_tuning(
     newton: Literal["on", "off"] = "on",
     time: Annotated[float, Field(gt=0)] = 0.2,
     turns: Annotated[int, Field(ge=1)] = 5,
-) -> Measured:
+) -> Tuning:
     """Measure settings and LAMMPS's defaults in turns: two simulations from one state.
 
     state: of `prepare`

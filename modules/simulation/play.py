@@ -28,7 +28,7 @@ PATIENCE = 300.0
 """Seconds to wait for weights."""
 
 
-class Played(TypedDict):
+class Game(TypedDict):
     """What an actor did."""
 
     steps: int
@@ -39,7 +39,7 @@ class Played(TypedDict):
     """Seconds in all."""
 
 
-class Judged(TypedDict):
+class Judgement(TypedDict):
     """Episodes by the policy, and as many from the same beginnings without one."""
 
     score: float
@@ -95,7 +95,7 @@ def play(
     lag: Annotated[int, Field(ge=0)] = 1,
     actor: Annotated[int, Field(ge=0)] = 0,
     seed: Annotated[int, Field(ge=0)] = 0,
-) -> Played:
+) -> Game:
     """Play batches of steps, and put them into the stream `experience` for a learner.
 
     environment: Gymnasium's name of it
@@ -144,7 +144,7 @@ def judge(
     model: Path,
     episodes: Annotated[int, Field(ge=1)] = 100,
     seed: Annotated[int, Field(ge=0)] = 0,
-) -> Judged:
+) -> Judgement:
     """Play episodes side by side by a policy's best actions, and again without a policy.
 
     environment: as of `simulation.play`

@@ -413,7 +413,7 @@ def _lines(cost: Cost, rows: Sequence[Row], cores: int, here: int) -> Iterator[s
         )
 
 
-class Predicted(TypedDict):
+class PredictedCost(TypedDict):
     """Predicted sums."""
 
     seconds: list[float]
@@ -427,7 +427,7 @@ def predict(
     ranks: list[int],
     ranks_per_node: Annotated[int, Field(ge=1)] = 1,
     algorithm: Algorithm = "library",
-) -> Predicted:
+) -> PredictedCost:
     """Predict a sum's seconds on any number of ranks, from the fit of `training.allreduce`.
 
     cost: as `training.allreduce` returned it

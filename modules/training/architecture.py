@@ -119,7 +119,7 @@ def _network(
     return torch.nn.Sequential(*parts, torch.nn.Linear(units, classes)), products + units * classes
 
 
-class Compared(TypedDict):
+class Comparison(TypedDict):
     """Fronts of searches."""
 
     area: dict[str, list[float]]
@@ -130,7 +130,7 @@ class Compared(TypedDict):
 
 
 @diel.module(kind="analysis")
-def compare(context: diel.Context, **searches: dict[str, list[Any]]) -> Compared:
+def compare(context: diel.Context, **searches: dict[str, list[Any]]) -> Comparison:
     """Print the Pareto front of each search and seed, and the area that it encloses.
 
     searches: for each a mapping of `seed`, `multiply_adds`, `accuracy` and `shape`: lists with an entry for

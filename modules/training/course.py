@@ -36,7 +36,7 @@ class LearnedCourse(TypedDict):
     seconds: float
 
 
-class WantedCourse(TypedDict):
+class TargetCourse(TypedDict):
     """A model for `inference.screen`."""
 
     model: Path
@@ -151,7 +151,7 @@ def want(
     context: diel.Context,
     level: float = 0.0,
     gap: float = 0.0,
-) -> WantedCourse:
+) -> TargetCourse:
     """Make a model that tells how well a course is bright and dark where it should be.
 
     model: of `training.course`

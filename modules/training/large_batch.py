@@ -172,7 +172,7 @@ def _clip(descent: torch.optim.Optimizer, decay: float, trust: float) -> None:
             weights.grad.add_(weights, alpha=decay).mul_(min(1.0, local / group["lr"]))
 
 
-class Compared(TypedDict):
+class Comparison(TypedDict):
     """Accuracies by optimizer and batch."""
 
     rows: list[dict[str, Any]]
@@ -190,7 +190,7 @@ def compare(
     batch: list[int],
     accuracy: list[float],
     steps_to_loss: list[int],
-) -> Compared:
+) -> Comparison:
     """Print mean and scatter of the accuracy over seeds, an optimizer a line and a batch a column.
 
     All are lists of equal length, an entry for each training.

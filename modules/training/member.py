@@ -134,7 +134,7 @@ def _slope(at: Rows, x: Rows, y: Classes) -> Rows:
     return slope
 
 
-class Compared(TypedDict):
+class Comparison(TypedDict):
     """By how much a loss is above the smallest one, in nats, for each seed."""
 
     population: list[float]
@@ -151,7 +151,7 @@ def compare(
     constant: list[float],
     constants: list[float],
     smallest: list[float],
-) -> Compared:
+) -> Comparison:
     """Compare populations with the best constant rate, and print the rates of both.
 
     population: the loss of the best member, for each seed

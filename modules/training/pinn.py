@@ -27,7 +27,7 @@ import diel
 Array = NDArray[np.float64]
 
 
-class Found(TypedDict):
+class Identification(TypedDict):
     """Parameters of the equation."""
 
     convection: float
@@ -56,7 +56,7 @@ def pinn(
     others: Annotated[int, Field(ge=0)] = 500,
     steps: Annotated[int, Field(ge=1)] = 100,
     seed: Annotated[int, Field(ge=0)] = 0,
-) -> Found:
+) -> Identification:
     """Minimise mean squares of network minus readings and of the equation's residuals, with equal weights.
 
     points: shape (readings, 2 or 3): x, or x and y, then t

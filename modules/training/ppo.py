@@ -29,7 +29,7 @@ CLIP = 0.2
 """How far the ratio of probabilities may leave 1: ε of eq. 7."""
 
 
-class Learned(TypedDict):
+class LearnedPolicy(TypedDict):
     """The policy after the last batch."""
 
     model: Path
@@ -87,7 +87,7 @@ def ppo(
     rows: Annotated[int, Field(ge=2)] = 256,
     spread: Annotated[float, Field(gt=0)] = 0.3,
     seed: Annotated[int, Field(ge=0, lt=4294967296)] = 0,
-) -> Learned:
+) -> LearnedPolicy:
     """Learn from the stream `experience`, and put its policy into the tuple space after each batch.
 
     learner: begins the keys of weights, as actors have it

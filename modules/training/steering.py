@@ -27,7 +27,7 @@ AGAIN = 10
 """States after which probabilities are drawn again."""
 
 
-class Steered(TypedDict):
+class Steering(TypedDict):
     """What was learned."""
 
     learned: int
@@ -50,7 +50,7 @@ def steering(
     every: Annotated[int, Field(ge=1)] = 500,
     limit: Annotated[int, Field(ge=1)] = 40_000,
     seed: Annotated[int, Field(ge=0)] = 0,
-) -> Steered:
+) -> Steering:
     """Read states from the stream `states`, and put a temperature into the tuple space for each.
 
     controller: begins the keys of temperatures, as the simulation has it

@@ -37,7 +37,7 @@ class SuperResolution(TypedDict):
     """Of the weights."""
 
 
-class Restored(TypedDict):
+class Restoration(TypedDict):
     """Fine fields."""
 
     fields: Path
@@ -117,7 +117,7 @@ def super_resolution(
 
 
 @diel.module(kind="inference")
-def restore(model: Path, stored: Path, context: diel.Context, by: Way = "network") -> Restored:
+def restore(model: Path, stored: Path, context: diel.Context, by: Way = "network") -> Restoration:
     """Restore fields from their stored means.
 
     model: of `training.super_resolution`

@@ -355,7 +355,7 @@ def _rows(data: Images, targets: Targets, chosen: NDArray[np.intp], scale: Scale
     return pytorch.Rows(torch.from_numpy(data[chosen]), torch.from_numpy(values))
 
 
-class Standardise(torch.nn.Module):
+class Standardisation(torch.nn.Module):
     """Gives each channel mean 0 and variance 1 over the images trained on; a part of the model."""
 
     mean: torch.Tensor
@@ -384,7 +384,7 @@ class Cnn(torch.nn.Module):
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.standardise = Standardise(shape.inputs)
+        self.standardise = Standardisation(shape.inputs)
         edge: Literal["circular", "zeros"] = "circular" if shape.periodic else "zeros"
         layers: list[torch.nn.Module] = []
         channels = shape.inputs

@@ -16,7 +16,7 @@ import pytest
 from diel.base.paths import RunPaths
 from diel.streams.services.endpoint import Endpoint, endpoint_file, make_token, write_endpoint
 from diel.worker.attempt.bundle import Question, Request, Work
-from diel.worker.attempt.surrogate import Consulted, ask
+from diel.worker.attempt.surrogate import Consultation, ask
 from diel.workflow.models import Output, Surrogate
 from tests.record import as_record
 from tests.throwaway import wait_for
@@ -24,7 +24,7 @@ from tests.throwaway import wait_for
 WORK: dict[str, Any] = {
     "stage": "s", "module": None, "values": {}, "timeout": None, "launcher": (), "threads": 1,
 }  # fmt: skip
-Asking = Callable[..., Consulted]
+Asking = Callable[..., Consultation]
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -68,7 +68,7 @@ def asking(server: Any, tmp_path: Path) -> Asking:
 
     def given(
         answer: Any, tolerance: float = 0.1, *, promises: Any = None, audited: bool = False, **more: Any
-    ) -> Consulted:
+    ) -> Consultation:
         server.answer = (answer if isinstance(answer, str) else json.dumps(answer)).encode()
         told = {"service": "serve", "tolerance": tolerance, "outputs": ("y",), "timeout": "1s", **more}
         work = Work(**WORK, surrogate=Surrogate(**told), promises=promises or {})

@@ -8,7 +8,7 @@ import pytest
 
 from diel.base.states import TrialState
 from diel.store.journal.snapshot import read_run
-from diel.tasks.points.adaptive import Adaptive, Standing, adaptive_axes
+from diel.tasks.points.adaptive import Adaptive, PointState, adaptive_axes
 from diel.workflow.models import Choice
 from tests.searched import LOOP, MATERIALS, SEARCH, Searched, loop, search
 
@@ -19,13 +19,13 @@ def axis_of(run: Searched) -> Adaptive:
     return axis
 
 
-def standings(axis: Adaptive) -> list[Standing]:
+def standings(axis: Adaptive) -> list[PointState]:
     return [axis.standing({axis.label: place}) for place in range(6)]
 
 
 def test_trials_that_were_asked_for_are_open_and_a_pruned_one_is_closed(tmp_path: Path) -> None:
     run = search(tmp_path)
-    opened, closed, waiting = Standing.OPEN, Standing.CLOSED, Standing.WAITING
+    opened, closed, waiting = PointState.OPEN, PointState.CLOSED, PointState.WAITING
     assert standings(axis_of(run)) == [opened, opened, opened, closed, opened, waiting]
     run.about("closed", points=5, reason="trials", failed=False)
     assert standings(axis_of(run))[5] is closed
@@ -34,7 +34,7 @@ def test_trials_that_were_asked_for_are_open_and_a_pruned_one_is_closed(tmp_path
 @pytest.mark.parametrize("text", [SEARCH, LOOP])
 def test_nothing_is_there_before_the_first_record(tmp_path: Path, text: str) -> None:
     axis = axis_of(Searched(tmp_path, text))
-    assert set(standings(axis)) == {Standing.WAITING}
+    assert set(standings(axis)) == {PointState.WAITING}
     assert not axis.is_over({axis.label: 0})
     assert not axis.has_failed({axis.label: 0})
 
@@ -62,22 +62,22 @@ def test_a_search_goes_its_own_way_for_each_point_of_its_judges_other_axes(tmp_p
         run.trial(number, 0.0, 1).score(number, loss, time, context=(1,))
     axis = axis_of(run)
     assert axis.judge.context == ("material",)
-    assert axis.standing({"material": 0, "trial": 0}) is Standing.WAITING
-    assert axis.standing({"material": 1, "trial": 0}) is Standing.OPEN
+    assert axis.standing({"material": 0, "trial": 0}) is PointState.WAITING
+    assert axis.standing({"material": 1, "trial": 0}) is PointState.OPEN
     assert axis.chosen({"material": 1}, Choice("pareto")) == (0, 2)
     assert axis.chosen({"material": 0}, Choice("pareto")) == ()
 
 
 def test_a_round_is_there_once_the_one_before_was_judged(tmp_path: Path) -> None:
     axis = axis_of(loop(tmp_path, over=False))
-    opened, waiting = Standing.OPEN, Standing.WAITING
+    opened, waiting = PointState.OPEN, PointState.WAITING
     assert standings(axis) == [opened, opened, opened, opened, waiting, waiting]
     assert (axis.at_once, axis.size, axis.axis.may_end_early) == (1, 100, True)
 
 
 def test_the_last_round_of_a_loop_that_ended_is_picked_and_no_other_comes(tmp_path: Path) -> None:
     axis = axis_of(loop(tmp_path, over=True))
-    assert standings(axis) == [Standing.OPEN] * 3 + [Standing.CLOSED] * 3
+    assert standings(axis) == [PointState.OPEN] * 3 + [PointState.CLOSED] * 3
     assert axis.chosen({}, Choice("last")) == (2,)
     assert not axis.is_lost({"round": 2})
 
@@ -91,7 +91,7 @@ def test_the_round_at_which_a_loop_failed_is_lost(tmp_path: Path) -> None:
 
 def test_a_loop_without_a_condition_has_all_its_rounds_at_once(tmp_path: Path) -> None:
     axis = axis_of(Searched(tmp_path, LOOP.replace(', until: "${{ check.error < 0.1 }}"', "")))
-    assert set(standings(axis)) == {Standing.OPEN}
+    assert set(standings(axis)) == {PointState.OPEN}
     assert axis.is_over({"round": 0})
     assert axis.chosen({}, Choice("last")) == (99,)
 

@@ -22,7 +22,7 @@ from diel.site.scheduler import (
     SchedulerRefused,
     scheduler_named,
 )
-from diel.site.scheduler.allocation import Inside
+from diel.site.scheduler.allocation import AllocationScheduler
 from diel.site.shape import Shape
 from diel.store.project.submission import job_prefix
 from tests.pretend import Pretend
@@ -78,7 +78,7 @@ def test_nor_one_without_its_script_or_its_pool(plan: Plan, paths: RunPaths, wai
 
 
 def test_nor_one_within_an_allocation_that_ended(plan: Plan, paths: RunPaths, waiting: Block) -> None:
-    inside = Inside(scheduler_named("slurm"), ("n1", "n2"), "7", time.time() + 36000)
+    inside = AllocationScheduler(scheduler_named("slurm"), ("n1", "n2"), "7", time.time() + 36000)
     paths.block_script("1-0").write_text(asking(plan, paths, inside)._script(waiting))
     assert not asking(plan, paths, inside).asks_the_same(waiting)
 
@@ -104,7 +104,7 @@ def test_a_job_that_was_queued_without_an_answer_is_not_queued_again(plan: Plan,
 
 
 def test_within_an_allocation_a_block_lasts_no_longer_than_that(plan: Plan, paths: RunPaths) -> None:
-    inside = Inside(scheduler_named("slurm"), ("n1", "n2"), "7", time.time() + 100)
+    inside = AllocationScheduler(scheduler_named("slurm"), ("n1", "n2"), "7", time.time() + 100)
     found = asking(plan, paths, inside)
     assert 0 < found.walltime(WORK) < 100
     assert found.is_worth_it(WORK, 0.0)

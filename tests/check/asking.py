@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from diel.base.errors import Problem, SpecError
-from diel.planning.check import Checked, check
+from diel.planning.check import CheckedWorkflow, check
 
 HEAD = "diel: 1\nname: w\n"
 
 
-def checked(folder: Path, text: str, **more: object) -> Checked:
+def checked(folder: Path, text: str, **more: object) -> CheckedWorkflow:
     return check(folder / "w.yaml", text=HEAD + textwrap.dedent(text), **more)  # type: ignore[arg-type]
 
 

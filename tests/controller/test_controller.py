@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.backends.blocks.block import LetGo
+from diel.backends.blocks.block import ControllerReplaced
 from diel.base.states import RunState
 from diel.controller.controller import Controller
 from diel.controller.start import start, take_over
@@ -71,6 +71,6 @@ def test_a_controller_whose_run_another_one_took_stops_and_writes_no_end(workspa
     def watch(_: History) -> None:
         made.paths.controller_segment(2).touch()
 
-    with pytest.raises(LetGo, match="another controller drives w-1; this one stops"):
+    with pytest.raises(ControllerReplaced, match="another controller drives w-1; this one stops"):
         made.drive(watch)
     assert not Run(made.paths.root).records("end")

@@ -10,7 +10,7 @@ import pytest
 from diel.backends.blocks.dispatcher import Dispatcher, reset
 from diel.backends.blocks.local import ThisMachine
 from diel.controller.finder import Finder
-from diel.controller.gang import Gangs, Streaming
+from diel.controller.gang import Gangs, StreamManager
 from diel.worker.attempt.bundle import Bundle
 from diel.workflow.models import Service
 from tests.controller.bench import Bench
@@ -72,7 +72,7 @@ class Crowd:
 
 @pytest.fixture(autouse=True)
 def nobody_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Streaming, "begin", lambda *_: None)
+    monkeypatch.setattr(StreamManager, "begin", lambda *_: None)
     monkeypatch.setattr("diel.backends.blocks.local.Pipes", lambda *_: Idle())
 
 

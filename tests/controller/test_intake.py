@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from diel.backends.blocks.dispatcher import Dispatcher, InFlight, Sent
+from diel.backends.blocks.dispatcher import Dispatcher, InFlight, SentBundle
 from diel.backends.blocks.local import ThisMachine
 from diel.base.errors import WorkerLost
 from diel.base.states import TaskState
@@ -110,7 +110,7 @@ def test_a_result_that_comes_late_beats_the_attempt_that_is_out(late: Late) -> N
 def test_news_of_a_bundle_that_was_lost_before_is_no_news_of_those_who_run_its_tasks_now(late: Late) -> None:
     """Parsl may tell seconds after the scheduler did that a block is gone; another one has its tasks by then."""
     ledger, work = late.bench.ledger, late.bench.stages.runs["work"]
-    late.dispatcher.sent[1] = Sent(work, (request(0),), time.monotonic(), 1)
+    late.dispatcher.sent[1] = SentBundle(work, (request(0),), time.monotonic(), 1)
     late.in_flight[("work", 0)] = InFlight(2, 2)
     ledger.append({"event": "queued", "stage": "work", "bundle": 2, "tasks": [0], "attempts": [2]})
     late.worker.append(as_record({"event": "worker", "host": "n1", "pid": 7, "block": "1-1", "node": "n1"}))
@@ -133,7 +133,7 @@ def test_only_a_worker_that_was_killed_may_have_died_for_want_of_memory(
     counter.write_text("oom_kill 0\n")
     monkeypatch.setattr("diel.worker.attempt.reaper._VMSTAT", counter)
     late = Late(tmp_path)
-    late.dispatcher.sent[1] = Sent(late.bench.stages.runs["work"], (request(0),), time.monotonic(), 1)
+    late.dispatcher.sent[1] = SentBundle(late.bench.stages.runs["work"], (request(0),), time.monotonic(), 1)
     late.in_flight[("work", 0)] = InFlight(1, 2)
     late.bench.ledger.append({"event": "queued", "stage": "work", "bundle": 1, "tasks": [0], "attempts": [2]})
     late.writes("start", attempt=2, bundle=1)

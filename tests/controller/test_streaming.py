@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from diel.controller.gang import Streaming
+from diel.controller.gang import StreamManager
 from tests.controller.bench import Bench
 from tests.throwaway import wait_for
 
@@ -37,15 +37,15 @@ def bench(tmp_path: Path) -> Bench:
 
 
 @pytest.fixture
-def streaming(bench: Bench) -> Iterator[Streaming]:
-    made = Streaming(bench.plan, bench.ledger, bench.stages.into)
+def streaming(bench: Bench) -> Iterator[StreamManager]:
+    made = StreamManager(bench.plan, bench.ledger, bench.stages.into)
     bench.stages.watch_ends(made.note_end)
     yield made
     made.stop()
 
 
 def test_the_broker_comes_with_the_first_task_of_a_gang_and_goes_with_the_run(
-    bench: Bench, streaming: Streaming
+    bench: Bench, streaming: StreamManager
 ) -> None:
     assert not brokers(bench)
     streaming.begin(bench.stages.runs["make"], 0)
@@ -56,7 +56,7 @@ def test_the_broker_comes_with_the_first_task_of_a_gang_and_goes_with_the_run(
 
 
 def test_a_broker_that_is_killed_comes_back_and_knows_its_channels(
-    bench: Bench, streaming: Streaming
+    bench: Bench, streaming: StreamManager
 ) -> None:
     make = bench.stages.runs["make"]
     streaming.begin(make, 0)

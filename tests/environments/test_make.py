@@ -11,7 +11,7 @@ import pytest
 
 from diel.base.errors import UsageError
 from diel.worker.environments.make import make, stamp
-from diel.worker.environments.prepared import Prepared, prepared_text, read_prepared
+from diel.worker.environments.prepared import PreparedEnvironment, prepared_text, read_prepared
 from diel.worker.environments.runtime import version_of_image
 from diel.workflow.models import Environment
 from diel.workflow.models.environment import Definition
@@ -25,7 +25,7 @@ echo 'export ACTIVATED="$CONDA_PREFIX"' >"$4/etc/conda/activate.d/x.sh"
 """
 
 
-def made(folder: Path, **keys: Any) -> Prepared:
+def made(folder: Path, **keys: Any) -> PreparedEnvironment:
     given = Environment.model_validate(keys).beside(folder)
     return make(
         "it", Definition(given, "the workflow", folder), folder, folder / "kept", lambda _: None, here=True

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from diel.worker.environments import runtime
-from diel.worker.environments.prepared import Contained
+from diel.worker.environments.prepared import PreparedContainer
 from diel.worker.environments.runtime import NoContainer, find_runtime, start_words
 from tests.surrounded import stand_in
 
@@ -50,7 +50,7 @@ def test_a_program_is_started_as_the_manual_says(
     stand_in(tmp_path, name, f"printf '%s\\n' \"$@\" >{tmp_path}/said\n")
     monkeypatch.setattr(runtime, "_NVIDIA", "/dev/null")
     image = "/i/tools.sif" if name in ("apptainer", "singularity") else "tools:1"
-    contained = Contained(image, name, ("$WHERE:/b:ro",))
+    contained = PreparedContainer(image, name, ("$WHERE:/b:ro",))
     env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "WHERE": "/a"}
     words = start_words(contained, "/runs/t", ["/runs", "/runs"], env, {"W": WORD})
     subprocess.run([*words, "prog", "two words"], check=True)
@@ -62,7 +62,7 @@ def test_a_program_is_started_as_the_manual_says(
 def test_amd_devices_are_passed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(tmp_path, "apptainer", "")
     monkeypatch.setattr(runtime, "_AMD", "/dev/null")
-    words = start_words(Contained("/i.sif"), "/t", [], {"PATH": str(tmp_path)}, {})
+    words = start_words(PreparedContainer("/i.sif"), "/t", [], {"PATH": str(tmp_path)}, {})
     assert words[1:3] == ("exec", "--rocm")
 
 
@@ -71,12 +71,12 @@ def test_the_runtime_is_the_first_that_is_here_and_fits_the_image(tmp_path: Path
         stand_in(tmp_path, name, "")
     (tmp_path / "image").mkdir()
     path = str(tmp_path)
-    assert find_runtime(Contained("/x.sif"), path)[0] == "singularity"
-    assert find_runtime(Contained(str(tmp_path / "image")), path)[0] == "charliecloud"
-    assert find_runtime(Contained("docker://ubuntu"), path)[0] == "singularity"
-    assert find_runtime(Contained("ubuntu:24.04"), path)[0] == "podman"
+    assert find_runtime(PreparedContainer("/x.sif"), path)[0] == "singularity"
+    assert find_runtime(PreparedContainer(str(tmp_path / "image")), path)[0] == "charliecloud"
+    assert find_runtime(PreparedContainer("docker://ubuntu"), path)[0] == "singularity"
+    assert find_runtime(PreparedContainer("ubuntu:24.04"), path)[0] == "podman"
     with pytest.raises(NoContainer, match="looked for apptainer on PATH"):
-        find_runtime(Contained("/x.sif", "apptainer"), path)
+        find_runtime(PreparedContainer("/x.sif", "apptainer"), path)
 
 
 def test_a_directory_that_an_image_of_charliecloud_lacks_is_mounted_by_one_above_it_or_told(
@@ -86,7 +86,7 @@ def test_a_directory_that_an_image_of_charliecloud_lacks_is_mounted_by_one_above
     image = tmp_path / "image"
     for place in ("lab", "full/of", "data"):
         (image / place).mkdir(parents=True)
-    contained, env = Contained(str(image), "charliecloud"), {"PATH": str(tmp_path)}
+    contained, env = PreparedContainer(str(image), "charliecloud"), {"PATH": str(tmp_path)}
 
     def binds(*places: str) -> list[str]:
         words = start_words(contained, "/tmp/t", places, env, {"W": WORD})
@@ -101,6 +101,6 @@ def test_a_directory_that_an_image_of_charliecloud_lacks_is_mounted_by_one_above
 
 def test_a_mount_whose_variable_is_not_set_is_told(tmp_path: Path) -> None:
     stand_in(tmp_path, "apptainer", "")
-    contained = Contained("/i.sif", mounts=("$NOWHERE_AT_ALL/x",))
+    contained = PreparedContainer("/i.sif", mounts=("$NOWHERE_AT_ALL/x",))
     with pytest.raises(NoContainer, match="names a variable that is not set"):
         start_words(contained, "/t", [], {"PATH": str(tmp_path)}, {})

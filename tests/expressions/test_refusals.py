@@ -14,7 +14,7 @@ from diel.planning.check.gathers import UNKNOWN, VALUE, gathered, infer
 from diel.workflow.expressions import ExpressionError, parse
 from diel.workflow.expressions.expression import PLACES, parse_one
 from diel.workflow.expressions.functions import FUNCTIONS, USAGE
-from diel.workflow.expressions.gathered import Gathered
+from diel.workflow.expressions.gathered import GatheredValues
 from diel.workflow.expressions.quantity import Quantity
 from tests.expressions.evaluating import failure
 
@@ -32,11 +32,11 @@ VALUES: dict[str, Any] = {
     "huge": 10**400,
     "yes": True,
     "time": Quantity(2.0, 0, 1),
-    "many": Gathered([1.0, 2.0], ("x",), TWO),
-    "texts": Gathered(["a", "b"], ("x",), TWO),
-    "lists": Gathered([[1], [2]], ("x",), TWO),
-    "gap": Gathered([None, 1], ("x",), TWO),
-    "none": Gathered([], ("x",), []),
+    "many": GatheredValues([1.0, 2.0], ("x",), TWO),
+    "texts": GatheredValues(["a", "b"], ("x",), TWO),
+    "lists": GatheredValues([[1], [2]], ("x",), TWO),
+    "gap": GatheredValues([None, 1], ("x",), TWO),
+    "none": GatheredValues([], ("x",), []),
 }
 SAMPLES = {
     "items": [VALUE],

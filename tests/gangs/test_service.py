@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from diel.base.states import TaskState
-from diel.controller.gangs.service import Serving
+from diel.controller.gangs.service import ServiceManager
 from diel.streams.services.endpoint import STOP, Endpoint, endpoint_file, message_file, write_endpoint
 from tests.controller.bench import Bench
 
@@ -25,7 +25,7 @@ class Served:
     def __init__(self, folder: Path) -> None:
         self.bench = Bench(folder, FLOW)
         assert self.bench.stages.serving is not None
-        self.serving: Serving = self.bench.stages.serving
+        self.serving: ServiceManager = self.bench.stages.serving
         self.serve, self.ask = (self.bench.stages.runs[name] for name in ("serve", "ask"))
 
     def ready(self, index: int) -> None:

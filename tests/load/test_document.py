@@ -13,7 +13,7 @@ from diel.base.errors import Problem, SpecError
 from diel.workflow.load import Document, examine, load, load_text, parse
 from diel.workflow.load.document import fill_templates, kept_templates
 from diel.workflow.models import Workflow
-from diel.workflow.models.data import Filling
+from diel.workflow.models.data import TemplateContent
 from tests.check.asking import checked
 
 HEAD = "diel: 1\nname: test\n"
@@ -231,7 +231,7 @@ def test_each_stage_gets_back_its_own_text_and_in_an_earlier_run_that_of_its_fil
     spec = checked(tmp_path, FLOW).workflow
     kept = kept_templates(spec)
     assert len(kept) == 2
-    fill_templates(spec, {key: Filling(key[:8]) for key in kept})
+    fill_templates(spec, {key: TemplateContent(key[:8]) for key in kept})
     assert texts(spec) == ["stages.a", "stages.b"]
-    fill_templates(spec, {"x.in": Filling("then")})
+    fill_templates(spec, {"x.in": TemplateContent("then")})
     assert texts(spec) == ["then", "then"]

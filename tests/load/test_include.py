@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from diel.base.errors import SpecError
-from diel.planning.check import Checked, check
+from diel.planning.check import CheckedWorkflow, check
 from diel.workflow.graph import Edge
 
 RELAX = """diel: 1
@@ -49,7 +49,7 @@ class Folder:
     def write(self, name: str, text: str) -> None:
         (self.path / name).write_text(text, encoding="utf-8")
 
-    def check(self, text: str) -> Checked:
+    def check(self, text: str) -> CheckedWorkflow:
         self.write("w.yaml", f"diel: 1\nname: outer\n{text}")
         return check(self.path / "w.yaml", folder=self.path)
 
@@ -64,7 +64,7 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
 
 
-def edges(checked: Checked) -> set[tuple[str, str, str | None, tuple[str, ...]]]:
+def edges(checked: CheckedWorkflow) -> set[tuple[str, str, str | None, tuple[str, ...]]]:
     def short(edge: Edge) -> tuple[str, str, str | None, tuple[str, ...]]:
         return edge.upstream, edge.downstream, edge.output, edge.gathered
 

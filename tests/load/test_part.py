@@ -8,7 +8,7 @@ import pytest
 
 from diel.workflow.expressions import JOINT, parse
 from diel.workflow.load.nodes import Source
-from diel.workflow.load.part import Part, Whereabouts, Written, joined, merged, place_before, renamed
+from diel.workflow.load.part import KeyLocations, Part, WrittenKey, joined, merged, place_before, renamed
 
 LOW, HIGH = Source(Path("low.yaml"), ""), Source(Path("high.yaml"), "")
 
@@ -28,7 +28,7 @@ def test_null_takes_a_key_away_where_it_is_no_value() -> None:
 
 
 def part(source: Source, data: object, *key: str) -> Part:
-    return Part(data, {(): Written(source, key)})
+    return Part(data, {(): WrittenKey(source, key)})
 
 
 def test_each_key_keeps_its_place() -> None:
@@ -44,7 +44,7 @@ def test_each_key_keeps_its_place() -> None:
 
 
 def test_a_finder_knows_parts_and_leaves_the_rest_of_the_file_alone() -> None:
-    find = Whereabouts({("stages", "a"): part(LOW, {"x": 1}, "templates", "code")})
+    find = KeyLocations({("stages", "a"): part(LOW, {"x": 1}, "templates", "code")})
     assert find(("stages", "a", "x"), 3) == (LOW, ("templates", "code", "x"), 3)
     assert find(("stages", "b"), None) is None
     assert find(("name",), None) is None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from diel.workflow.modules.catalogue import ModuleNotFound, find, load_function
-from diel.workflow.modules.definition import Absent, follow
+from diel.workflow.modules.definition import NameNotFound, follow
 
 PACKAGE = {
     "__init__.py": """
@@ -80,7 +80,7 @@ def test_a_name_is_followed_to_its_file(
 )
 def test_a_name_that_is_nowhere_is_told_with_the_nearest(module: str, name: str, near: str) -> None:
     if near or name == "other":
-        with pytest.raises(Absent) as caught:
+        with pytest.raises(NameNotFound) as caught:
             follow(module, name)
         assert not near or near in caught.value.names
     else:  # its code may make it

@@ -13,7 +13,7 @@ import pytest
 
 from diel.site.scheduler import Job, JobState, JobStatus, SchedulerBusy, SchedulerRefused, scheduler_named
 from diel.site.scheduler import allocation as module
-from diel.site.scheduler.allocation import END, Inside, inside_here
+from diel.site.scheduler.allocation import END, AllocationScheduler, inside_here
 from tests.descendants import alive
 from tests.throwaway import wait_for
 
@@ -25,7 +25,9 @@ class Allocation:
 
     def __init__(self, folder: Path, outer: str = "slurm", end: float = HOUR) -> None:
         self.folder = folder
-        self.scheduler = Inside(scheduler_named(outer), ("n1", "n2", "n3"), "77", time.time() + end)
+        self.scheduler = AllocationScheduler(
+            scheduler_named(outer), ("n1", "n2", "n3"), "77", time.time() + end
+        )
 
     def submit(self, name: str, command: str = "", nodes: int = 1, walltime: float = HOUR) -> str:
         command = command or f"while [ ! -e {self.folder}/{name}.go ]; do sleep 0.02; done"

@@ -8,7 +8,7 @@ import pytest
 
 from diel.store.journal.axis_history import Course
 from diel.store.project.requests import ask_cancel
-from diel.tasks.points.adaptive import Standing
+from diel.tasks.points.adaptive import PointState
 from tests.controller.bench import Bench
 
 LOOP = """
@@ -28,7 +28,7 @@ def course(of: Bench) -> Course:
     return of.ledger.history.axis("round").courses[()]
 
 
-def standing(of: Bench) -> list[Standing]:
+def standing(of: Bench) -> list[PointState]:
     return [of.stages.runs["f"].standing(index) for index in range(3)]
 
 

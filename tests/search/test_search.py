@@ -19,7 +19,7 @@ from diel.store.journal.segment import SegmentWriter
 from diel.store.journal.snapshot import read_run
 from diel.store.project.requests import ask_cancel, read_stops
 from diel.tasks.link import Verdict
-from diel.tasks.points.adaptive import Standing
+from diel.tasks.points.adaptive import PointState
 from diel.workflow.models import Search
 from tests.controller.bench import Bench
 from tests.record import as_record
@@ -82,7 +82,7 @@ def test_points_that_never_came_are_closed_and_those_that_did_are_not(workspace:
         here.done("f", number, value=value)
     assert (course(here).points, course(here).reason) == (3, "until")
     stage = here.stages.runs["f"]
-    assert [stage.standing(index) for index in range(6)] == [Standing.OPEN] * 3 + [Standing.CLOSED] * 3
+    assert [stage.standing(index) for index in range(6)] == [PointState.OPEN] * 3 + [PointState.CLOSED] * 3
 
 
 def test_what_runs_when_until_holds_ends_and_counts(workspace: Path) -> None:
@@ -164,7 +164,7 @@ def test_each_combination_of_the_other_axes_has_a_search_of_its_own(workspace: P
         here.done("f", number, value=float(number))
     assert course(here, 0).over
     assert running(here, 1) == [0, 1]
-    assert here.stages.runs["best"].standing(0) is Standing.OPEN
+    assert here.stages.runs["best"].standing(0) is PointState.OPEN
 
 
 # --- what becomes of a trial ----------------------------------------------------------------------
@@ -370,8 +370,8 @@ def test_a_bad_trial_is_stopped_and_the_next_begins_when_nothing_of_it_runs(prun
     assert pruned.trial(5).state is TrialState.PRUNED
     assert pruned.trial(5).message == "f.value was 3.5 at step 0"
     assert [cancel.targets for cancel in read_stops(pruned.paths)] == [{"f/5"}]
-    assert pruned.stages.runs["f"].standing(5) is Standing.CLOSED
-    assert pruned.stages.runs["after"].standing(5) is Standing.CLOSED
+    assert pruned.stages.runs["f"].standing(5) is PointState.CLOSED
+    assert pruned.stages.runs["after"].standing(5) is PointState.CLOSED
     assert len(course(pruned).trials) == 6, "parallel: 1, and the task may still run"
     stage = pruned.stages.runs["f"]
     pruned.ledger.skip(stage, [[5, 5]], "axis", "")

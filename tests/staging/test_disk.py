@@ -13,7 +13,7 @@ import pytest
 from diel.base import copying
 from diel.worker.staging import disk as bringing
 from diel.worker.staging import disk as disks
-from diel.worker.staging.disk import Brought, Disk, StagingError, bring, fetch, local_folder, release
+from diel.worker.staging.disk import Disk, StagingError, StagingReport, bring, fetch, local_folder, release
 from diel.worker.staging.item import Local, item_of
 from tests.staging.copies import KIB, in_another_process, names, source
 
@@ -201,7 +201,7 @@ def test_processes_that_want_the_same_wait_for_the_first(disk: Disk, tmp_path: P
     for worker in workers:
         worker.join(60)
     assert [worker.exitcode for worker in workers] == [0] * 4
-    brought = [Brought(**json.loads((tmp_path / f"told.{number}").read_text())) for number in range(4)]
+    brought = [StagingReport(**json.loads((tmp_path / f"told.{number}").read_text())) for number in range(4)]
     assert sum(one.copied for one in brought) == 10
     assert all(one.copied + one.found == 10 for one in brought)
     assert len(names(disk)) == 10

@@ -10,7 +10,7 @@ import pytest
 
 from diel.store.journal.segment import SegmentWriter
 from diel.store.project.runs import create_run
-from diel.tasks.artifact_gc import Keeping, Readers, delete, reading
+from diel.tasks.artifact_gc import ArtifactCollector, Readers, delete, reading
 from tests.controller.bench import Bench
 from tests.record import as_record
 
@@ -175,7 +175,7 @@ def test_the_next_controller_goes_on_where_the_last_one_was(workspace: Path, end
     assert path.exists() is not ended
     path.write_text("killed before it was deleted")
     bench.ledger.history.stage("make").dropped.clear()
-    keeping = Keeping(bench.stages.runs, bench.stages.into["use"], bench.ledger)
+    keeping = ArtifactCollector(bench.stages.runs, bench.stages.into["use"], bench.ledger)
     keeping.note_open(bench.stages.runs["use"])
     keeping.catch_up()
     assert path.exists() is not ended

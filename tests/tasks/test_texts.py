@@ -14,7 +14,7 @@ from diel.base.paths import RunPaths
 from diel.store.artifacts import Artifact, artifact, identity
 from diel.tasks.texts import Files, Renderings, Watch
 from diel.workflow.models import Stage
-from diel.workflow.models.data import Filling, Rendering
+from diel.workflow.models.data import Rendering, TemplateContent
 from tests.throwaway import Project
 
 FLOW = """
@@ -159,7 +159,7 @@ def of(text: str, path: str | None = None) -> Renderings:
     )
     given = stage.files["deck"]
     assert isinstance(given, Rendering)
-    given.fill(Filling(text, True))
+    given.fill(TemplateContent(text, True))
     return Renderings(stage)
 
 

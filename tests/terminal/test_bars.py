@@ -69,7 +69,7 @@ def test_a_line_below_the_bars_tells_of_blocks_while_the_run_goes_on(
 def test_trouble_is_said_once_when_it_comes(controller: Controller, capsys: Capture) -> None:
     history = controller.history
     history.trouble = "a block was refused:\nInvalid account"
-    watch = Foreground(controller, progress.Quiet())
+    watch = Foreground(controller, progress.QuietReporter())
     watch.look(history, last=True)
     watch.look(history, last=True)
     assert capsys.readouterr().out == "trouble: a block was refused: Invalid account\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from diel.backends.blocks.dispatcher import Sent
+from diel.backends.blocks.dispatcher import SentBundle
 from diel.base.states import TaskState
 from diel.controller.controller import Controller
 from diel.controller.start import create
@@ -122,7 +122,7 @@ def test_only_as_many_tasks_run_as_there_are_cores(
     run = Run(tmp_path, ONE.replace("[x]", f"[x], resources: {{cores_per_rank: {cores}}}"))
     stage = run.controller.stages["a"]
     for number in range(8):
-        run.controller._dispatcher.sent[number] = Sent(
+        run.controller._dispatcher.sent[number] = SentBundle(
             stage, (), 0.0, run.controller._dispatcher.cores(stage)
         )
     (row,) = Meter(run.controller).rows(run.history)

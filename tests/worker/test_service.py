@@ -14,7 +14,7 @@ import pytest
 from diel.base.paths import RunPaths
 from diel.streams.services.endpoint import STOP, message_file
 from diel.worker import service
-from diel.worker.service import GONE, Line, Printed, Stopped, Wanted
+from diel.worker.service import GONE, Line, PrintedOutput, ReplicaRequest, Stopped
 from diel.workflow.models import Ready
 from tests.throwaway import wait_for
 
@@ -106,7 +106,7 @@ def test_newer_inputs_that_are_refused_are_told_with_the_reason(
 
 def test_only_what_was_printed_since_counts(capfd: pytest.CaptureFixture[str]) -> None:
     os.write(1, b"ready before\n")
-    printed = Printed()
+    printed = PrintedOutput()
     os.write(2, b"now it is re")
     assert not printed.holds("ready")
     os.write(2, b"ady\n")
@@ -121,7 +121,7 @@ def paths(tmp_path: Path) -> RunPaths:
     return made
 
 
-def stopped(one: Wanted) -> str:
+def stopped(one: ReplicaRequest) -> str:
     """Why it is to stop; nothing while it is not."""
     try:
         one.check()
@@ -134,7 +134,7 @@ def stopped(one: Wanted) -> str:
     ("text", "why"), [("over\n", "over"), ("", "over"), ("idle for 3 s", "idle for 3 s")]
 )
 def test_the_controllers_word_ends_it_with_its_reason(paths: RunPaths, text: str, why: str) -> None:
-    one = Wanted(paths, "serve", 0, 1, idle=300.0)
+    one = ReplicaRequest(paths, "serve", 0, 1, idle=300.0)
     assert not stopped(one)
     message_file(paths, "serve", 0, 2, STOP).write_text("over")  # another attempt's
     assert not stopped(one)
@@ -147,7 +147,7 @@ def test_it_goes_on_while_its_controllers_heart_beats(
 ) -> None:
     monkeypatch.setattr(service, "LOOK", 0.0)
     monkeypatch.setattr(service, "ALONE", 0.2)
-    one = Wanted(paths, "serve", 0, 1, idle=0.1)
+    one = ReplicaRequest(paths, "serve", 0, 1, idle=0.1)
     end, beat = time.monotonic() + 0.5, 1.0
     while time.monotonic() < end:
         os.utime(paths.lease, (beat, beat))
@@ -162,7 +162,7 @@ def test_a_heartbeat_that_stays_away_is_waited_for_as_long_as_idle(
 ) -> None:
     monkeypatch.setattr(service, "LOOK", 0.0)
     monkeypatch.setattr(service, "ALONE", 0.0)
-    one, other = (Wanted(paths, "serve", 0, 1, idle=idle) for idle in (0.1, 300.0))
+    one, other = (ReplicaRequest(paths, "serve", 0, 1, idle=idle) for idle in (0.1, 300.0))
     lose(paths.lease)
     wait_for(lambda: stopped(one) == GONE)
     assert not stopped(other)

@@ -27,7 +27,7 @@ Adopt = Callable[[str, int, int], None]
 """Counts a task as handed out: its stage, index and attempt."""
 
 
-class LetGo(DielError):
+class ControllerReplaced(DielError):
     """This controller must stop now; tasks in blocks continue, for the next one to adopt."""
 
 
@@ -175,7 +175,7 @@ def is_idle(block: Block, out: int, other_slots: int, patience: float, now: floa
 
 
 @dataclass
-class Holding:
+class ServiceLoad:
     """What services hold of a backend while they are up, besides the tasks that ask them."""
 
     _plan: Plan

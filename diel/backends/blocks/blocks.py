@@ -14,8 +14,8 @@ from diel.backends.blocks.block import (
     Adopt,
     Block,
     EngineLost,
-    Holding,
     Outlook,
+    ServiceLoad,
     is_idle,
     tail_of,
     wants_block,
@@ -230,7 +230,7 @@ class Blocks:
         self._count = 0
         self._out: dict[str, dict[int, float]] = {}
         """Bundles that are out, by shape: when each was handed out (monotonic seconds)."""
-        self._holding = Holding(plan)
+        self._holding = ServiceLoad(plan)
         self._imports = Imports(plan)
         self._refused_room: set[str] = set()
         self._backlog: Mapping[str, float] = {}

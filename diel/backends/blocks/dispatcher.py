@@ -53,7 +53,7 @@ class InFlight:
 
 
 @dataclass
-class Sent:
+class SentBundle:
     """A bundle that was handed to the backend."""
 
     stage: StageRun
@@ -75,7 +75,7 @@ class Dispatcher:
     _epoch: int
     backend: "Backend"
     in_flight: dict[tuple[str, int], InFlight] = field(default_factory=dict)
-    sent: dict[int, Sent] = field(default_factory=dict)
+    sent: dict[int, SentBundle] = field(default_factory=dict)
     finished: SimpleQueue[tuple[int, Future[bytes]]] = field(default_factory=SimpleQueue)
     """Bundles that ended, put there by the threads of pipes or Parsl."""
 
@@ -162,7 +162,7 @@ class Dispatcher:
         for request in requests:
             self.in_flight[(stage.name, request.index)] = InFlight(number, request.attempt)
         cores = self.cores(stage, indices[0])
-        self.sent[number] = Sent(stage, requests, time.monotonic(), cores)
+        self.sent[number] = SentBundle(stage, requests, time.monotonic(), cores)
         root = str(self._ledger.paths.root)
         bundle = Bundle(number, root, self._epoch, work, requests, 2 * BUNDLE_SECONDS, stage.needed_seconds)
         future = self.backend.submit(shape, cores, bundle)
@@ -172,7 +172,7 @@ class Dispatcher:
         """Count a running task of an earlier controller as handed out."""
         self.in_flight[(stage, index)] = InFlight(0, attempt)
 
-    def pop(self, number: int) -> Sent | None:
+    def pop(self, number: int) -> SentBundle | None:
         """Return a bundle ended: its room is free."""
         sent = self.sent.pop(number, None)
         if sent is not None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from diel.backends.blocks.block import Adopt, Holding, Outlook
+from diel.backends.blocks.block import Adopt, Outlook, ServiceLoad
 from diel.base.carried import PYTHON, kept_variables
 from diel.base.errors import DielError, NotBegun, WorkerLost
 from diel.base.values import format_duration
@@ -49,7 +49,7 @@ class ThisMachine:
         self._pipes: Pipes | None = None
         self._out: dict[int, int] = {}
         self._load = 0
-        self._holding: Holding | None = None
+        self._holding: ServiceLoad | None = None
         self._waits = False
         self._meter: EnergyMeter | None = None
         if any(map(os.path.exists, MEASURED_BY)):
@@ -86,7 +86,7 @@ class ThisMachine:
 
     def submit(self, shape: Shape, cores: int, bundle: Bundle) -> Future[bytes]:
         if bundle.work.service is not None:
-            self._holding = self._holding or Holding(self._plan)
+            self._holding = self._holding or ServiceLoad(self._plan)
             self._holding.take(bundle, shape, cores)
         else:
             self._out[bundle.number] = cores

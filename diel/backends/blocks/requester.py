@@ -17,7 +17,7 @@ from diel.base.files import put
 from diel.base.paths import RunPaths
 from diel.planning.plan import Plan
 from diel.site.scheduler import JobState, JobStatus, Scheduler, SchedulerBusy, SchedulerRefused
-from diel.site.scheduler.allocation import Inside
+from diel.site.scheduler.allocation import AllocationScheduler
 from diel.site.shape import Shape
 from diel.site.site import Pool
 from diel.store.project.submission import job_prefix
@@ -48,7 +48,9 @@ class BlockRequester:
 
     def walltime(self, shape: Shape) -> float:
         """Return seconds that a block requested now can last."""
-        remaining = self._scheduler.remaining if isinstance(self._scheduler, Inside) else math.inf
+        remaining = (
+            self._scheduler.remaining if isinstance(self._scheduler, AllocationScheduler) else math.inf
+        )
         return min(shape.block_walltime(self.pool(shape), self._site.grace), max(1.0, remaining))
 
     def slots(self, shape: Shape, nodes: int) -> int:
@@ -63,7 +65,7 @@ class BlockRequester:
 
     def is_worth_it(self, shape: Shape, needed: float) -> bool:
         """Tell whether a block would last for tasks that take `needed`: an allocation may end soon."""
-        if not isinstance(self._scheduler, Inside):
+        if not isinstance(self._scheduler, AllocationScheduler):
             return True
         short = needed <= shape.block_walltime(self.pool(shape), self._site.grace) / 2
         return self.walltime(shape) >= max(shape.walltime, needed if short else 0.0) + MARGIN
@@ -100,7 +102,7 @@ class BlockRequester:
 
     def asks_the_same(self, block: Block) -> bool:
         """Return whether the job of an earlier controller's block is just what would be asked now."""
-        if isinstance(self._scheduler, Inside) or block.shape.pool not in self._site.pools:
+        if isinstance(self._scheduler, AllocationScheduler) or block.shape.pool not in self._site.pools:
             return False
         if block.walltime != self.walltime(block.shape):
             return False

@@ -33,7 +33,7 @@ REMOVED = ".removed-"
 
 
 @dataclass(frozen=True)
-class Listed:
+class RemovableRun:
     """A run that may be removed."""
 
     paths: RunPaths
@@ -131,27 +131,31 @@ def command(
     click.echo(f"removed {counted(len(chosen) + len(leftovers), 'run')}, freed {format_size(freed)}")
 
 
-def _run(paths: RunPaths) -> Listed:
+def _run(paths: RunPaths) -> RemovableRun:
     try:
-        return Listed(paths, read_status(paths), identity_of_run(paths.root))
+        return RemovableRun(paths, read_status(paths), identity_of_run(paths.root))
     except UsageError:
-        return Listed(paths, None, identity_of_run(paths.root))
+        return RemovableRun(paths, None, identity_of_run(paths.root))
 
 
-def _named(where: Path, names: Sequence[str]) -> list[Listed]:
+def _named(where: Path, names: Sequence[str]) -> list[RemovableRun]:
     half_made = {path.name for path in stillborn(where)}  # they are removed with any others
     places = [find_run(where, name) for name in names if name not in half_made]
     return [_run(paths) for paths in {paths.root: paths for paths in places}.values()]
 
 
-def _refuse(chosen: Sequence[Listed], listed: Sequence[Listed], done: str, *, force: bool) -> None:
+def _refuse(
+    chosen: Sequence[RemovableRun], listed: Sequence[RemovableRun], done: str, *, force: bool
+) -> None:
     """Raise UsageError if a named run must not be touched: then nothing is `done`."""
     for run in chosen:
         if why := _protection(run, chosen if done == "removed" else (), listed, force=force):
             raise UsageError(f"{run.name} {why}; nothing was {done}")
 
 
-def _free(chosen: Iterable[Listed], listed: Sequence[Listed], *, force: bool) -> list[Listed]:
+def _free(
+    chosen: Iterable[RemovableRun], listed: Sequence[RemovableRun], *, force: bool
+) -> list[RemovableRun]:
     """Return the chosen runs that can be removed; say which ones cannot, and why."""
     removable, protected = list(chosen), True
     while protected:  # keeping one run may protect another
@@ -163,7 +167,9 @@ def _free(chosen: Iterable[Listed], listed: Sequence[Listed], *, force: bool) ->
     return removable
 
 
-def _protection(run: Listed, chosen: Sequence[Listed], listed: Sequence[Listed], *, force: bool) -> str:
+def _protection(
+    run: RemovableRun, chosen: Sequence[RemovableRun], listed: Sequence[RemovableRun], *, force: bool
+) -> str:
     status = run.status
     if driver(run.paths) is not None if status is None else status.alive or status.awaited:
         return f"is running (`diel cancel {run.name}` stops it)"
@@ -188,8 +194,8 @@ def _protection(run: Listed, chosen: Sequence[Listed], listed: Sequence[Listed],
 
 
 def _choose(
-    listed: Sequence[Listed], *, failed: bool, older_than: float | None, keep: int | None
-) -> list[Listed]:
+    listed: Sequence[RemovableRun], *, failed: bool, older_than: float | None, keep: int | None
+) -> list[RemovableRun]:
     newer: Counter[str] = Counter()
     chosen = []
     for run in reversed(listed):
@@ -236,7 +242,7 @@ def _trim(where: Path, names: Sequence[str], *, force: bool, yes: bool) -> None:
         click.echo(f"{run.name}: deleted {counted(files, 'file')}, freed {format_size(freed)}")
 
 
-def _offer(chosen: Sequence[Listed], leftovers: Sequence[Path], *, yes: bool) -> int:
+def _offer(chosen: Sequence[RemovableRun], leftovers: Sequence[Path], *, yes: bool) -> int:
     """Say how much would be freed, and ask; return the bytes. Raise UsageError if nobody can answer."""
     listed = []
     for run in chosen:
@@ -263,7 +269,7 @@ def _ask(question: str, done: str, *, yes: bool) -> None:
         raise UsageError(f"nothing was {done}; --yes skips the question") from None
 
 
-def _remove(chosen: Sequence[Listed], leftovers: Sequence[Path]) -> None:
+def _remove(chosen: Sequence[RemovableRun], leftovers: Sequence[Path]) -> None:
     """Remove a run, renamed first so that nobody sees half of it. Raise DielError."""
     for run in chosen:
         refuse_driven(run.paths)  # the answer may have taken a while

@@ -215,7 +215,7 @@ def _scripts(plan: Plan, runs: Path) -> Iterator[Script]:
     from diel.backends.blocks.script import block_job, node_script, planned
     from diel.controller.home import choose_home, controller_job
     from diel.site.scheduler import scheduler_named  # as above
-    from diel.site.scheduler.allocation import Inside
+    from diel.site.scheduler.allocation import AllocationScheduler
 
     paths = RunPaths((runs / f"{plan.workflow.name}-N").absolute())
     home, scheduler = choose_home(plan.site), scheduler_named(plan.site.scheduler)
@@ -225,7 +225,7 @@ def _scripts(plan: Plan, runs: Path) -> Iterator[Script]:
         text = scheduler.script(controller_job(plan, paths, home))
         yield Script(str(paths.controllers / "c1.sh"), about, None, list(plan.stages), text)
     if home == "inside":
-        scheduler = Inside(scheduler, (), "", 0.0)
+        scheduler = AllocationScheduler(scheduler, (), "", 0.0)
     for number, (shape, stages) in enumerate(plan.shapes.items()):
         block = planned(plan, shape, number)
         job = scheduler.script(block_job(plan.site, scheduler, paths, block))

@@ -13,7 +13,7 @@ from diel.base.errors import DielError
 from diel.base.paths import RunPaths, here
 from diel.cli.commands.plan import plan_to_start
 from diel.cli.options import Output, Start, json_option, start_options, workflow_options
-from diel.controller.home import Unanswered, has_come, submit_new
+from diel.controller.home import SchedulerSilent, has_come, submit_new
 from diel.controller.start import discard, start
 from diel.observe.status.columns import columns
 from diel.observe.status.run import read_status
@@ -79,7 +79,7 @@ def patience(plan: Plan, out: Output) -> Iterator[None]:
         timer.start()
     try:
         yield
-    except Unanswered as error:
+    except SchedulerSilent as error:
         paths, where = error.paths, here(error.paths)
         if out.as_json:
             document = _document(paths, plan, error.made)

@@ -83,7 +83,7 @@ class _Point:
                 link.down.look_at(link.dependents(self.group))
 
 
-class Serving:
+class ServiceManager:
     """Decides which services are up. `recipes` make the keys of their tasks."""
 
     def __init__(

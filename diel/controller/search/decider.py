@@ -11,7 +11,7 @@ from diel.store.journal.axis_history import Context, Course, Round
 from diel.store.journal.records import CourseKey
 from diel.store.project.requests import read_cancels
 from diel.tasks.ledger import Ledger
-from diel.tasks.points.adaptive import Adaptive, Standing
+from diel.tasks.points.adaptive import Adaptive, PointState
 from diel.tasks.results import output_of, outputs_of
 from diel.tasks.stage_run import StageRun
 from diel.workflow.expressions import ExpressionError, parse_expression
@@ -21,7 +21,7 @@ Earlier = Callable[[str], Iterable[tuple[int, float]]]
 """What a task reported of a metric in an earlier run: each value with its step."""
 
 
-class Deciding(NamedTuple):
+class DeciderContext(NamedTuple):
     """What all searches and loops of a run share."""
 
     stages: Mapping[str, StageRun]
@@ -40,14 +40,14 @@ class Deciding(NamedTuple):
     """Whether a task that picks among the points of an axis has a result at some coordinates."""
 
 
-class Unjudged(DielError):
+class UnjudgedPoint(DielError):
     """A point cannot be judged: a value is missing or wrong."""
 
 
 class Decider(ABC):
     """Makes the points of one axis: in each of its contexts, when tasks that judge a point have ended."""
 
-    def __init__(self, axis: Adaptive, outer: Iterable[Adaptive], run: Deciding) -> None:
+    def __init__(self, axis: Adaptive, outer: Iterable[Adaptive], run: DeciderContext) -> None:
         """`outer` has the searches and loops among the axes of its context."""
         self.axis, self.label = axis, axis.label
         self._run = run
@@ -62,7 +62,7 @@ class Decider(ABC):
         """Begin in every context that exists and has not begun, or continues in a resumed run."""
         for context in self._contexts():
             coordinates = self._coordinates(context)
-            there = all(axis.standing(coordinates) is Standing.OPEN for axis in self._outer)
+            there = all(axis.standing(coordinates) is PointState.OPEN for axis in self._outer)
             if there and context not in self._begun:
                 self._begun.add(context)
                 self._begin(context)
@@ -150,7 +150,7 @@ class Decider(ABC):
             return output_of(record, name, self._ledger.paths.root)
         except KeyError:
             outputs = ", ".join(outputs_of(record)) or "nothing"
-            raise Unjudged(f"{stage}.{name} is missing: {stage}/{index} made {outputs}") from None
+            raise UnjudgedPoint(f"{stage}.{name} is missing: {stage}/{index} made {outputs}") from None
 
     def _read_by_until(self, context: Context, point: int) -> dict[str, Any]:
         """Return the values that `until` reads at a point, by STAGE.VALUE. Raise Unjudged."""
@@ -159,7 +159,7 @@ class Decider(ABC):
         values = {".".join(name): self._value(context, point, name[:2]) for name in names}
         for name, value in values.items():
             if isinstance(value, float) and math.isnan(value):
-                raise Unjudged(f"{name} is NaN")
+                raise UnjudgedPoint(f"{name} is NaN")
         return values
 
     def _holds(self, context: Context, point: int, values: Mapping[str, Any]) -> bool:
@@ -201,7 +201,7 @@ class Decider(ABC):
         ]
 
 
-class Looping(Decider):
+class LoopDecider(Decider):
     """Opens the next round once the values that `until` reads are there and it does not hold."""
 
     def _begin(self, context: Context) -> None:
@@ -234,7 +234,7 @@ class Looping(Decider):
         try:
             values = {} if bad else self._read_by_until(context, number)
             holds = not bad and self._holds(context, number, values)
-        except (Unjudged, ExpressionError) as error:
+        except (UnjudgedPoint, ExpressionError) as error:
             self._close(context, number + 1, f"`until` in round {number}: {error}", failed=True)
             return
         self._ledger.append(

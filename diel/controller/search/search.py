@@ -18,7 +18,7 @@ from diel.base.files import replacing
 from diel.base.states import FailureClass, TaskState, TrialState
 from diel.base.values import as_float, number_text
 from diel.base.version import __version__
-from diel.controller.search.decider import Decider, Deciding, Earlier, Unjudged
+from diel.controller.search.decider import Decider, DeciderContext, Earlier, UnjudgedPoint
 from diel.controller.search.searcher import END, Searcher, space_of
 from diel.store.journal.axis_history import Context, Course, Trial
 from diel.store.journal.records import JudgedRecord, TrialRecord
@@ -86,7 +86,7 @@ FIRST = 10
 class SearchDecider(Decider):
     """Asks for trials while there is room, and reports what became of them."""
 
-    def __init__(self, axis: SearchAxis, outer: Iterable[Adaptive], run: Deciding) -> None:
+    def __init__(self, axis: SearchAxis, outer: Iterable[Adaptive], run: DeciderContext) -> None:
         super().__init__(axis, outer, run)
         self.axis: SearchAxis = axis
         self.search: Search = axis.axis
@@ -271,7 +271,7 @@ class SearchDecider(Decider):
                 sign * (self._number(context, trial, reference) - bound)
                 for reference, sign, bound in self.search.bounds
             ]
-        except Unjudged as error:
+        except UnjudgedPoint as error:
             lost = self._lost(context, trial.number)
             self._tell(context, replace(trial, state=TrialState.FAILED, message=str(error), lost=lost))
             return
@@ -281,13 +281,13 @@ class SearchDecider(Decider):
     def _number(self, context: Context, trial: Trial, reference: str) -> float:
         bad = self._bad(context, trial.number)
         if bad:
-            raise Unjudged(f"{', '.join(stage.task(index) for stage, index in bad)} has no result")
+            raise UnjudgedPoint(f"{', '.join(stage.task(index) for stage, index in bad)} has no result")
         value = self._value(context, trial.number, tuple(reference.rsplit(".", 1)))
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise Unjudged(f"{reference} is {reprlib.repr(value)}; expected a number")
+            raise UnjudgedPoint(f"{reference} is {reprlib.repr(value)}; expected a number")
         number = as_float(value)
         if not math.isfinite(number):
-            raise Unjudged(f"{reference} is {reprlib.repr(value)}; expected a finite number")
+            raise UnjudgedPoint(f"{reference} is {reprlib.repr(value)}; expected a finite number")
         return value if isinstance(value, int) and abs(value) >= 2**53 else number  # not rounded
 
     def _tell(self, context: Context, ended: Trial) -> None:
@@ -316,7 +316,7 @@ class SearchDecider(Decider):
             if not self._holds(context, number, self._read_by_until(context, number)):
                 return
             message = ""
-        except (Unjudged, ExpressionError) as error:
+        except (UnjudgedPoint, ExpressionError) as error:
             message = f"`until`: {error}"
         self._ledger.append({"event": "stopped", **self._key(context), "number": number, "message": message})
 

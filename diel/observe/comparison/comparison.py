@@ -24,7 +24,7 @@ from diel.observe.comparison.scatter import Shift, middle, paired, unpaired
 from diel.observe.results import RunReader
 from diel.observe.status.columns import columns, paint, printable
 from diel.store.journal.records import Result
-from diel.store.journal.segment import Damaged
+from diel.store.journal.segment import DamagedRecord
 from diel.store.table import shown, texts
 from diel.workflow.expressions.aggregates import AGGREGATES
 
@@ -35,7 +35,7 @@ _LEAST = 1e-6
 """Seconds: a shorter time is taken for this one, which has a logarithm."""
 
 
-class Unequal(NamedTuple):
+class UnequalFact(NamedTuple):
     """A fact that is not the same; None where a run has none."""
 
     name: str
@@ -109,12 +109,12 @@ class RunDiff(NamedTuple):
     """Two runs beside each other."""
 
     names: tuple[str, str]
-    facts: tuple[Unequal, ...]
+    facts: tuple[UnequalFact, ...]
     """State, times and counts of both, also where they are equal."""
-    hyperparameters: tuple[Unequal, ...]
-    versions: tuple[Unequal, ...]
+    hyperparameters: tuple[UnequalFact, ...]
+    versions: tuple[UnequalFact, ...]
     """Also machines, settings, and what programs run in."""
-    workflow: tuple[Unequal, ...]
+    workflow: tuple[UnequalFact, ...]
     """By stage, the parts of its definition that differ."""
     times: tuple[Times, ...]
     results: tuple[OutputPair, ...]
@@ -127,12 +127,12 @@ class RunDiff(NamedTuple):
 
 def compare(first: RunReader, second: RunReader) -> RunDiff:
     """Compare two runs. Raise UsageError where a directory holds no run."""
-    before, after = Side(first), Side(second)
+    before, after = ComparedRun(first), ComparedRun(second)
     names = dict.fromkeys((*before.stages, *after.stages))
     ended = {name: (before.ended(name), after.ended(name)) for name in names}
     return RunDiff(
         (before.name, after.name),
-        tuple(map(Unequal, _overview(before), _overview(before).values(), _overview(after).values())),
+        tuple(map(UnequalFact, _overview(before), _overview(before).values(), _overview(after).values())),
         tuple(_differing(first.run_file.hyperparameters, second.run_file.hyperparameters)),
         tuple(_differing(facts_of(first), facts_of(second))),
         tuple(_changed_stages(before, after)),
@@ -142,13 +142,13 @@ def compare(first: RunReader, second: RunReader) -> RunDiff:
     )
 
 
-def _differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[Unequal]:
+def _differing(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[UnequalFact]:
     for name in dict.fromkeys((*first, *second)):
         if first.get(name) != second.get(name):
-            yield Unequal(name, first.get(name), second.get(name))
+            yield UnequalFact(name, first.get(name), second.get(name))
 
 
-def _overview(side: "Side") -> dict[str, Any]:
+def _overview(side: "ComparedRun") -> dict[str, Any]:
     file = side.run.run_file
     if not side.stages:
         return {"began": clock(file.created), "state": None, "took": None, "tasks done": None, "cached": None}
@@ -163,14 +163,14 @@ def _overview(side: "Side") -> dict[str, Any]:
     }
 
 
-def _changed_stages(before: "Side", after: "Side") -> Iterator[Unequal]:
+def _changed_stages(before: "ComparedRun", after: "ComparedRun") -> Iterator[UnequalFact]:
     """Yield what of a stage is not the same: `module`, `params`; or that a run has no such stage."""
     for name in dict.fromkeys((*before.parts, *after.parts)):
         first, second = before.parts.get(name), after.parts.get(name)
         if first is None or second is None:
-            yield Unequal(name, first is not None, second is not None)
+            yield UnequalFact(name, first is not None, second is not None)
         elif parts := [part.name for part in _differing(first, second)]:
-            yield Unequal(name, parts, parts)
+            yield UnequalFact(name, parts, parts)
 
 
 def _common(first: "Mapping[Point, Any]", second: "Mapping[Point, Any]") -> "list[Point]":
@@ -179,7 +179,7 @@ def _common(first: "Mapping[Point, Any]", second: "Mapping[Point, Any]") -> "lis
     return both if 2 * len(both) >= min(len(first), len(second)) else []
 
 
-def _times(stage: str, first: "Ended", second: "Ended") -> Times:
+def _times(stage: str, first: "EndedTask", second: "EndedTask") -> Times:
     tasks, cached = (len(first.seconds), len(second.seconds)), (first.cached, second.cached)
     points = _common(first.seconds, second.seconds)
     earlier = [first.seconds[point] for point in points] or [*first.seconds.values()]
@@ -192,13 +192,13 @@ def _times(stage: str, first: "Ended", second: "Ended") -> Times:
     return Times(stage, tasks, cached, len(points), (middle(earlier), middle(later)), shift)
 
 
-def _results(stage: str, first: "Ended", second: "Ended") -> Iterator[OutputPair]:
+def _results(stage: str, first: "EndedTask", second: "EndedTask") -> Iterator[OutputPair]:
     for output in dict.fromkeys((*first.values, *second.values)):
         pair = _result(f"{stage}.{output}", first.values.get(output, {}), second.values.get(output, {}))
         yield pair._replace(answered=(_answers(first), _answers(second)))
 
 
-def _answers(ended: "Ended") -> int:
+def _answers(ended: "EndedTask") -> int:
     return [*ended.values.get(SIMULATED, {}).values()].count(False)
 
 
@@ -266,7 +266,7 @@ def comparison_lines(contrast: RunDiff) -> Iterator[str]:
         yield from ("", *(paint(f"not compared: {printable(note)}", fg="yellow") for note in contrast.notes))
 
 
-def both_texts(fact: Unequal) -> tuple[str, str]:
+def both_texts(fact: UnequalFact) -> tuple[str, str]:
     """Return the values of both runs for people."""
     return _value(fact.first), _value(fact.second)
 
@@ -275,7 +275,7 @@ def _value(value: Any) -> str:
     return "–" if value is None else shown(value)
 
 
-def _differences(title: str, facts: Sequence[Unequal]) -> Iterator[str]:
+def _differences(title: str, facts: Sequence[UnequalFact]) -> Iterator[str]:
     yield ""
     if not facts:
         yield f"{title}: the same"
@@ -284,7 +284,7 @@ def _differences(title: str, facts: Sequence[Unequal]) -> Iterator[str]:
     yield from columns([[f"  {printable(fact.name)}", *both_texts(fact)] for fact in facts])
 
 
-def changed_text(change: Unequal, names: Sequence[str]) -> str:
+def changed_text(change: UnequalFact, names: Sequence[str]) -> str:
     """Return the parts of a stage that differ, or which run alone has it."""
     if isinstance(change.first, bool):
         return f"only in {names[0] if change.first else names[1]}"
@@ -396,7 +396,7 @@ def comparison_document(contrast: RunDiff) -> dict[str, Any]:
     }
 
 
-def _document(facts: Sequence[Unequal]) -> dict[str, Any]:
+def _document(facts: Sequence[UnequalFact]) -> dict[str, Any]:
     return {fact.name: [json_value(fact.first), json_value(fact.second)] for fact in facts}
 
 
@@ -433,7 +433,7 @@ Point = tuple[tuple[str, str], ...]
 """The names and values that tell a task from the others of its stage; the last pair counts repetitions."""
 
 
-class Ended(NamedTuple):
+class EndedTask(NamedTuple):
     """Tasks of a stage that have a result."""
 
     seconds: dict[Point, float]
@@ -443,7 +443,7 @@ class Ended(NamedTuple):
     cached: int
 
 
-class Side:
+class ComparedRun:
     """A run to compare. What cannot be read of it is empty, and `notes` say why."""
 
     def __init__(self, run: RunReader) -> None:
@@ -455,7 +455,7 @@ class Side:
         try:
             try:
                 return self._noted(part())
-            except (Damaged, *NOT_AS_IT_SHOULD_BE):
+            except (DamagedRecord, *NOT_AS_IT_SHOULD_BE):
                 if self.run.careful:
                     raise
                 self.run = RunReader(self.run.paths, careful=True)
@@ -478,11 +478,11 @@ class Side:
         """By stage, digests of what its tasks share."""
         return self._read(lambda: {name: stage.parts for name, stage in self.run.history.stages.items()}, {})
 
-    def ended(self, stage: str) -> Ended:
-        none = Ended({}, {}, 0)
+    def ended(self, stage: str) -> EndedTask:
+        none = EndedTask({}, {}, 0)
         return none if stage not in self.stages else self._read(lambda: self._ended(stage), none)
 
-    def _ended(self, stage: str) -> Ended:
+    def _ended(self, stage: str) -> EndedTask:
         points = self._read(lambda: self._points(stage), None) or (lambda index: {"task": index})
         # By task: of two results of one the last counts.
         results = {record["index"]: record for record in self.run.results(stage)}
@@ -506,7 +506,7 @@ class Side:
         return point
 
 
-def _gathered(results: list[tuple[Mapping[str, Any], Result]]) -> Ended:
+def _gathered(results: list[tuple[Mapping[str, Any], Result]]) -> EndedTask:
     seconds: dict[Point, float] = {}
     values: dict[str, dict[Point, Any]] = {}
     cached = 0
@@ -524,7 +524,7 @@ def _gathered(results: list[tuple[Mapping[str, Any], Result]]) -> Ended:
             values.setdefault(name, {})[point] = value
         for name, artifact in record.get("artifacts", {}).items():
             values.setdefault(name, {})[point] = artifact.get("digest")
-    return Ended(seconds, values, cached)
+    return EndedTask(seconds, values, cached)
 
 
 def point_name(point: Point) -> str:

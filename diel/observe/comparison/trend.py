@@ -10,7 +10,7 @@ from diel.base.errors import DielError, UsageError, did_you_mean
 from diel.base.paths import RunPaths
 from diel.base.terms import SIMULATED
 from diel.base.values import clock, format_duration, json_value, sparkline
-from diel.observe.comparison.comparison import Ended, Point, Side, change_text, numbers, point_name
+from diel.observe.comparison.comparison import ComparedRun, EndedTask, Point, change_text, numbers, point_name
 from diel.observe.comparison.scatter import middle
 from diel.observe.results import RunReader
 from diel.observe.results.rows import stage_and_output
@@ -107,7 +107,7 @@ def read_trend(
 
     Raise UsageError where the workflow has no runs, or none of them has what is wanted.
     """
-    sides = [Side(RunReader(paths)) for paths in _runs_of(runs, workflow)[-last if last else 0 :]]
+    sides = [ComparedRun(RunReader(paths)) for paths in _runs_of(runs, workflow)[-last if last else 0 :]]
     dated, figures, groups = [], [], {}
     for side in sides:
         try:
@@ -145,7 +145,7 @@ def _runs_of(runs: Path, workflow: str) -> list[RunPaths]:
     return chosen
 
 
-def _dated(side: Side) -> TrendPoint:
+def _dated(side: ComparedRun) -> TrendPoint:
     """Raise DielError where the run's files cannot be read."""
     history = side.run.history
     counts: dict[str, int] = {}
@@ -157,7 +157,7 @@ def _dated(side: Side) -> TrendPoint:
     return TrendPoint(side.name, began, side.run.state.value, took, counts)
 
 
-def _groups(side: Side) -> dict[str, str]:
+def _groups(side: ComparedRun) -> dict[str, str]:
     try:
         stages = side.run.workflow.stages
     except DielError as error:
@@ -166,7 +166,7 @@ def _groups(side: Side) -> dict[str, str]:
     return {name: group for name, spec in stages.items() if (group := BENCH.get(spec.module or ""))}
 
 
-def _measures(figures: Sequence[dict[str, Ended]], groups: dict[str, str]) -> Iterator[Measure]:
+def _measures(figures: Sequence[dict[str, EndedTask]], groups: dict[str, str]) -> Iterator[Measure]:
     for stage in dict.fromkeys(stage for figure in figures for stage in figure):
         results = [figure.get(stage) for figure in figures]
         group = groups.get(stage, "")
@@ -182,13 +182,13 @@ def _measures(figures: Sequence[dict[str, Ended]], groups: dict[str, str]) -> It
             yield from _of_output(f"{stage}.{name}", columns, group)
 
 
-def _answers(ended: Ended) -> int:
+def _answers(ended: EndedTask) -> int:
     """Count the results of this run that a model answered."""
     how = ended.values.get(SIMULATED, {})
     return sum(point in ended.seconds and not computed for point, computed in how.items())
 
 
-def _numbers(ended: Ended, name: str) -> dict[Point, float]:
+def _numbers(ended: EndedTask, name: str) -> dict[Point, float]:
     """Return what tasks made that this run computed: what is from the cache was measured before."""
     own = ((point, value) for point, value in ended.values.get(name, {}).items() if point in ended.seconds)
     return numbers(dict(own))
@@ -207,7 +207,7 @@ def _of_output(name: str, columns: Sequence[dict[Point, float]], group: str) -> 
         yield Measure(f"{name} ({at})" if at else name, values, group)
 
 
-def _is_asked_for(measure: Measure, words: Sequence[str], figures: Sequence[dict[str, Ended]]) -> bool:
+def _is_asked_for(measure: Measure, words: Sequence[str], figures: Sequence[dict[str, EndedTask]]) -> bool:
     if not measure.numbers:
         return False
     if not words:

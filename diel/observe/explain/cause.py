@@ -25,7 +25,7 @@ from diel.store.journal.records import Result
 from diel.store.table import shown
 from diel.tasks.recipe import APART, Recipe, digest_of_values
 from diel.tasks.results import artifact_path
-from diel.worker.environments.prepared import Prepared
+from diel.worker.environments.prepared import PreparedEnvironment
 from diel.workflow.models import Stage
 from diel.workflow.modules.sources import SourceVersion, newest
 
@@ -375,7 +375,9 @@ _PACKAGES = 5
 """Packages of which a change is shown."""
 
 
-def environment_changes(old: Prepared | None, new: Prepared | None) -> Iterator[tuple[str, str, Any, Any]]:
+def environment_changes(
+    old: PreparedEnvironment | None, new: PreparedEnvironment | None
+) -> Iterator[tuple[str, str, Any, Any]]:
     """Yield each difference: the key, the change in words, and the values before and after."""
     if old is None or new is None:
         was_named, is_named = (None if env is None else env.name for env in (old, new))

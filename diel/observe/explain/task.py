@@ -43,7 +43,7 @@ COMMAND_LINES = 40
 
 
 @dataclass(frozen=True)
-class Story:
+class TaskExplanation:
     """Why a task is in its state."""
 
     why: Sequence[str]
@@ -141,7 +141,9 @@ def _command(words: Sequence[str]) -> Iterator[str]:
     yield from (f"    {printable(line)[:1000]}" for line in text.rstrip().splitlines()[:COMMAND_LINES])
 
 
-def _story(run: RunReader, stage: str, index: int, attempts: list[Attempt], record: Result | None) -> Story:
+def _story(
+    run: RunReader, stage: str, index: int, attempts: list[Attempt], record: Result | None
+) -> TaskExplanation:
     match run.history.stage(stage).state(index):
         case TaskState.CACHED:
             earlier = str(record["run"]) if record is not None else "an earlier run"
@@ -149,30 +151,30 @@ def _story(run: RunReader, stage: str, index: int, attempts: list[Attempt], reco
                 earlier = f"{stage}/{record['same']}, which is the same work"
             reason = f"taken from {earlier}: nothing that its result depends on has changed"
             doubts, step = doubt_of(run, stage, index)
-            return Story([reason, *doubts], step, earlier)
+            return TaskExplanation([reason, *doubts], step, earlier)
         case TaskState.DONE:
             causes = why_computed(run, stage, index)
             doubts, step = doubt_of(run, stage, index)
             reasons = [*asked_lines(run, stage, record), *doubts, *causes.sentences()]
-            return Story(reasons, step, earlier=causes.earlier, changes=causes.changes)
+            return TaskExplanation(reasons, step, earlier=causes.earlier, changes=causes.changes)
         case TaskState.FAILED:
             return _failed(run, stage, index, attempts)
         case TaskState.SKIPPED:
-            return Story(_skipped(run, stage, index))
+            return TaskExplanation(_skipped(run, stage, index))
         case TaskState.CANCELLED:
-            return Story(["it was cancelled"], f"`diel resume {run.paths.run_id}` goes on")
+            return TaskExplanation(["it was cancelled"], f"`diel resume {run.paths.run_id}` goes on")
         case TaskState.RUNNING:
-            return Story([_since(run, stage, index)])
+            return TaskExplanation([_since(run, stage, index)])
         case TaskState.QUEUED:
             block = wait_for_block(run, stage, index) or BlockWait("waits for a worker")
-            return Story([f"it was handed out, and {block.text}"], block.next)
+            return TaskExplanation([f"it was handed out, and {block.text}"], block.next)
         case TaskState.WAITING | TaskState.READY:
             return _waiting(run, stage, index, attempts)
         case never:
             assert_never(never)
 
 
-def _failed(run: RunReader, stage: str, index: int, attempts: list[Attempt]) -> Story:
+def _failed(run: RunReader, stage: str, index: int, attempts: list[Attempt]) -> TaskExplanation:
     failure: Said = {**NO_FAILURE, **next(reversed([*run.failed(stage, index)]), NO_FAILURE)}
     tries = f" at attempt {attempts[-1].attempt}" if len(attempts) > 1 else ""
     message = ": ".join(filter(None, (bare(failure["message"]), cause_of(failure))))
@@ -180,8 +182,8 @@ def _failed(run: RunReader, stage: str, index: int, attempts: list[Attempt]) -> 
     task, tolerated = f"{stage}/{index}", run.history.stage(stage).tolerated.get(index, "")
     if tolerated:
         why.append(f"others went on without it, as {tolerated} allows")
-        return Story(why, again_step(run, task), failure=failure)
-    return Story(why, next_step(run, task, failure), failure=failure)
+        return TaskExplanation(why, again_step(run, task), failure=failure)
+    return TaskExplanation(why, next_step(run, task, failure), failure=failure)
 
 
 def _skipped(run: RunReader, stage: str, index: int) -> list[str]:
@@ -237,27 +239,27 @@ def _since(run: RunReader, stage: str, index: int) -> str:
     return f"attempt {attempt.number} is running{where}"
 
 
-def _waiting(run: RunReader, stage: str, index: int, attempts: list[Attempt]) -> Story:
+def _waiting(run: RunReader, stage: str, index: int, attempts: list[Attempt]) -> TaskExplanation:
     if awaited := wait.points_awaited(run, stage, index):
-        return Story(awaited)
+        return TaskExplanation(awaited)
     waits = wait.waits_of_task(run, stage, index)
     partners = wait.partners_awaited(run, stage, index)
     if waits or partners:
-        return Story([*map("waits for {}".format, waits), *partners], waits=waits)
+        return TaskExplanation([*map("waits for {}".format, waits), *partners], waits=waits)
     if run.state == RunState.PENDING and (coming := awaited_text(run)):
-        return Story([f"the run {coming}"])
+        return TaskExplanation([f"the run {coming}"])
     if run.state == RunState.INTERRUPTED:
         lost, why = run.lost(stage).get(index), "it is ready, but its controller is gone"
         if lost is not None:
             why = f"it was {lost.state.label} when the controller went away{_goes_on(run, stage, index)}"
-        return Story([why], f"`diel resume {run.paths.run_id}` goes on")
+        return TaskExplanation([why], f"`diel resume {run.paths.run_id}` goes on")
     block = wait_for_block(run, stage, index)
     place = block or BlockWait(wait.room_awaited(run, stage))
     if attempts and attempts[-1].state == "failed":
         last = attempts[-1]
         again = f"attempt {last.attempt} failed ({last.message}); it will be tried again"
-        return Story([again] if block is None else [again, f"it {place.text}"], place.next)
-    return Story([f"all its inputs are there: it {place.text}"], place.next)
+        return TaskExplanation([again] if block is None else [again, f"it {place.text}"], place.next)
+    return TaskExplanation([f"all its inputs are there: it {place.text}"], place.next)
 
 
 def _goes_on(run: RunReader, stage: str, index: int) -> str:

@@ -18,7 +18,7 @@ from diel.observe.status.columns import printable
 from diel.store.journal.axis_history import Course, Trial
 from diel.store.journal.history import History
 from diel.tasks.link import Link, Verdict
-from diel.tasks.points.adaptive import NOT_BEGUN, Adaptive, Standing
+from diel.tasks.points.adaptive import NOT_BEGUN, Adaptive, PointState
 from diel.tasks.points.domain import Group
 from diel.tasks.selection import ChoosingLink
 from diel.tasks.stage_run import StageRun
@@ -208,7 +208,7 @@ def points_awaited(run: RunReader, stage: str, index: int) -> list[str]:
     """Return why the trial or round of a task is still missing; nothing if all its points exist."""
     stage_run = run.stages[stage]
     coordinates = stage_run.domain.coordinates(index)
-    waiting = [axis for axis in stage_run.adaptive if axis.standing(coordinates) is Standing.WAITING]
+    waiting = [axis for axis in stage_run.adaptive if axis.standing(coordinates) is PointState.WAITING]
     # A point that waits for another to make room says nothing new.
     labels = {axis.label for axis in waiting}
     first = [axis for axis in waiting if not labels & set(axis.judge.context)]
@@ -253,7 +253,7 @@ def _closed(run: RunReader, stage: str, index: int) -> list[tuple[Adaptive, Mapp
     if not stage_run.known:
         return []
     place = stage_run.domain.coordinates(index)
-    return [(axis, place) for axis in stage_run.adaptive if axis.standing(place) is Standing.CLOSED]
+    return [(axis, place) for axis in stage_run.adaptive if axis.standing(place) is PointState.CLOSED]
 
 
 def point_never_came(run: RunReader, stage: str, index: int) -> list[str]:

@@ -27,7 +27,7 @@ from diel.observe.status.run import standing
 from diel.store.artifacts import Artifact
 from diel.store.journal.history import History
 from diel.store.journal.records import Failed, Made, OfTask, Record, Result, Skipped
-from diel.store.journal.segment import Damaged, decode, segments
+from diel.store.journal.segment import DamagedRecord, decode, segments
 from diel.store.journal.snapshot import read_behind_flaws, read_run, told_damage
 from diel.store.journal.stage_history import Attempt, StageHistory, covers
 from diel.store.project.run_file import RunFile, read_kept_workflow, read_run_file
@@ -42,14 +42,14 @@ from diel.tasks.service import tie
 from diel.tasks.sources import Sources, link_of
 from diel.tasks.stage_run import StageRun
 from diel.tasks.texts import Watch
-from diel.worker.environments.prepared import Prepared, read_prepared
+from diel.worker.environments.prepared import PreparedEnvironment, read_prepared
 from diel.workflow.graph import StageGraph, build
 from diel.workflow.load import Document, load_text
 from diel.workflow.load.document import fill_templates
 from diel.workflow.models import Workflow
-from diel.workflow.models.data import Filling
+from diel.workflow.models.data import TemplateContent
 from diel.workflow.models.forms.axis import Points, read_kept
-from diel.workflow.models.forms.rows import Derived, read_points
+from diel.workflow.models.forms.rows import DerivedAxis, read_points
 from diel.workflow.modules.catalogue import Module, ModuleNotFound, again, find, search_path
 from diel.workflow.modules.sources import newest
 
@@ -99,7 +99,7 @@ class RunReader:
             text, run_file = read_kept_workflow(self.paths), self.run_file
             values, included = run_file.hyperparameters, run_file.included
             document = load_text(text, Path(run_file.source), lambda _: values, included)
-            fillings = {name: Filling(*parts) for name, parts in run_file.templates.items()}
+            fillings = {name: TemplateContent(*parts) for name, parts in run_file.templates.items()}
             fill_templates(document.spec, fillings)
             run_file.apply(document.spec)
             return document
@@ -174,11 +174,11 @@ class RunReader:
         return adaptive_axes(self.workflow, self.history)
 
     @cached_property
-    def environments(self) -> dict[str, Prepared]:
+    def environments(self) -> dict[str, PreparedEnvironment]:
         """The environments of its stages, as they were made for the run."""
         return read_prepared(self.paths.environments)
 
-    def environment(self, stage: str) -> Prepared | None:
+    def environment(self, stage: str) -> PreparedEnvironment | None:
         """Return the environment of a stage's tasks; None without one."""
         return self.environments.get(self.workflow.stages[stage].environment or "")
 
@@ -201,7 +201,7 @@ class RunReader:
     def _find_origin(self, label: str) -> Origins | None:
         """Return where the points of a derived axis were made; None where its maker has no axes."""
         axis, points = self.workflow.axes[label], self.points(label)
-        if not isinstance(axis, Derived) or points is None:
+        if not isinstance(axis, DerivedAxis) or points is None:
             return None
         maker, _, output = axis.output.rpartition(".")
         domain = self.domain(maker)
@@ -455,7 +455,7 @@ def read(paths: RunPaths, ask: Callable[[RunReader], Found]) -> tuple[Found, Seq
     try:
         run = RunReader(paths)
         return ask(run), run.flaws
-    except (Damaged, *NOT_AS_IT_SHOULD_BE):
+    except (DamagedRecord, *NOT_AS_IT_SHOULD_BE):
         run = RunReader(paths, careful=True)
         return ask(run), run.flaws
 

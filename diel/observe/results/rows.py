@@ -334,7 +334,7 @@ LOOKED_AT = 100_000
 """Values of a column among which the nearest are looked for, for a message."""
 
 
-class Typed(str):
+class TypedText(str):
     """A value as somebody typed it: `2.5` is a number, or the text `2.5`."""
 
     @property
@@ -406,7 +406,7 @@ def _parameter(run: RunReader, stage: str, name: str) -> str:
 
 
 def _meanings(value: Any) -> Sequence[Any]:
-    return [*value.meanings] if isinstance(value, Typed) else (value,)
+    return [*value.meanings] if isinstance(value, TypedText) else (value,)
 
 
 def all_at(run: RunReader, stage: str, point: Mapping[str, Any]) -> list[int]:
@@ -428,15 +428,15 @@ def _places(points: Points, name: str, value: Any) -> set[int]:
     places = {place for meaning in _meanings(value) for place in points.places(name, meaning)}
     column = points.columns[points.parameters.index(name)]
     if len(places) > 1:  # `007` is the text before it is the number 7, and `[1, 2]` before it is `[1.0, 2]`
-        exact = {p for p in places if isinstance(value, Typed) and value_text(column[p]) == value}
+        exact = {p for p in places if isinstance(value, TypedText) and value_text(column[p]) == value}
         exact = exact or {p for p in places if any(alike(column[p], meaning) for meaning in _meanings(value))}
         return exact or places
-    if not places and isinstance(value, Typed) and (whole := _WHOLE.fullmatch(value)):
+    if not places and isinstance(value, TypedText) and (whole := _WHOLE.fullmatch(value)):
         texts = () if isinstance(column, range) or hasattr(column, "place_of") else enumerate(column)
         cells = [(p, _WHOLE.fullmatch(text)) for p, text in texts if isinstance(text, str)]
         matches = {p for p, cell in cells if cell is not None and cell[1] == whole[1]}
         return matches if len(matches) == 1 else set()
-    if places or not (isinstance(value, Typed) and value.digits >= LEAST_DIGITS):
+    if places or not (isinstance(value, TypedText) and value.digits >= LEAST_DIGITS):
         return places
     number = float(value)
     floats = ((place, column[place]) for place in near(column, number))

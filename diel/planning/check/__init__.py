@@ -1,5 +1,5 @@
 """Finds everything that is known to be wrong before anything runs, and reports it at once."""
 
-from diel.planning.check.workflow import Checked, check
+from diel.planning.check.workflow import CheckedWorkflow, check
 
-__all__ = ["Checked", "check"]
+__all__ = ["CheckedWorkflow", "check"]

@@ -15,8 +15,8 @@ from diel.workflow.graph import Edge, Key
 from diel.workflow.graph.judge import place_of_name, references_of
 from diel.workflow.graph.uses import unread
 from diel.workflow.models import Input, Output, Stage
-from diel.workflow.models.contract import Expected
-from diel.workflow.models.forms.rows import Derived
+from diel.workflow.models.contract import DataContract
+from diel.workflow.models.forms.rows import DerivedAxis
 from diel.workflow.models.model import quote
 from diel.workflow.modules.annotations import OBJECTS
 from diel.workflow.modules.catalogue import Module
@@ -220,11 +220,11 @@ def check_contracts(check: Check) -> None:
             _check_expected(check, edge, sizes.setdefault(edge.downstream, {}))
             _check_annotated(check, edge)
     for label, axis in check.workflow.axes.items():
-        if isinstance(axis, Derived):
+        if isinstance(axis, DerivedAxis):
             _check_taken(check, label, axis)
 
 
-def _check_taken(check: Check, label: str, axis: Derived) -> None:
+def _check_taken(check: Check, label: str, axis: DerivedAxis) -> None:
     """Check that a derived axis declares no other types than its maker promises; texts are always right."""
     for name, kind in axis.types.items():
         word = axis.promised.get(name, kind)
@@ -367,7 +367,9 @@ def _not_promised(
     return message, f"declare it in '{edge.upstream}': outputs: {{{edge.output}: {{path: FILE, {says}}}}}"
 
 
-def _disagreements(name: str, needs: Expected, promised: Expected, source: str) -> Iterator[tuple[str, str]]:
+def _disagreements(
+    name: str, needs: DataContract, promised: DataContract, source: str
+) -> Iterator[tuple[str, str]]:
     need, offer = getattr(needs, name), getattr(promised, name)
     if name == "columns":
         yield from _columns(needs.columns or {}, promised.columns or {}, source)

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from diel.base.errors import Problem
 from diel.base.values import format_size
 from diel.planning.check.launcher import words_of
-from diel.planning.check.violations import Axes, Known, Place
-from diel.planning.check.workflow import Checked
+from diel.planning.check.violations import Axes, KnownValues, Place
+from diel.planning.check.workflow import CheckedWorkflow
 from diel.site.demand import Demand, Scope
 from diel.site.shape import Ask, Shape, Unplaceable
 from diel.site.site import Site
@@ -75,7 +75,7 @@ class Range(NamedTuple):
         return f"{key} {most}" if least == most else f"{key} {least}–{most}"
 
 
-def range_of(checked: Checked, site: Site, name: str) -> Range:
+def range_of(checked: CheckedWorkflow, site: Site, name: str) -> Range:
     """Return what a stage's tasks ask for at all known points. Raise Misfit, with the `others`."""
     wrong: dict[Key, Unplaceable] = {}
     while True:
@@ -97,7 +97,7 @@ def range_of(checked: Checked, site: Site, name: str) -> Range:
         raise first
 
 
-def shared_room_flaws(checked: Checked, site: Site, names: Iterable[str]) -> Iterator[Problem]:
+def shared_room_flaws(checked: CheckedWorkflow, site: Site, names: Iterable[str]) -> Iterator[Problem]:
     """Yield stages that share their room with others whose demand only the run shows."""
     for name in names:
         if not checked.workflow.stages[name].demand:
@@ -144,7 +144,7 @@ def _folded(asks: Iterable[Ask], inquiry: "_Asked") -> Range:
     )
 
 
-def _files(checked: Checked, stage: Stage) -> Iterator[tuple[str, Any]]:
+def _files(checked: CheckedWorkflow, stage: Stage) -> Iterator[tuple[str, Any]]:
     paths = {label: path for label, path in stage.files.items() if isinstance(path, str)}
     if paths:
         from diel.store.artifacts import File  # here: the import is slow, and few stages have files
@@ -154,7 +154,7 @@ def _files(checked: Checked, stage: Stage) -> Iterator[tuple[str, Any]]:
                 yield label, File(str(file))
 
 
-def _points_of(checked: Checked, label: str) -> Points | None:
+def _points_of(checked: CheckedWorkflow, label: str) -> Points | None:
     """Return an axis's points, of a design a few. Raise DielError where the package that draws is missing."""
     axis = checked.workflow.axes[label]
     if label in checked.points or not isinstance(axis, Sample) or axis.points > DRAWN:
@@ -162,10 +162,10 @@ def _points_of(checked: Checked, label: str) -> Points | None:
     return axis.points_of(label, checked.workflow.hyperparameters, checked.document.path.parent)
 
 
-class _Asked(Known):
+class _Asked(KnownValues):
     """The points of a stage's axes, as far as they are known, for its demand."""
 
-    def __init__(self, checked: Checked, site: Site, name: str, wrong: Collection[Key] = ()) -> None:
+    def __init__(self, checked: CheckedWorkflow, site: Site, name: str, wrong: Collection[Key] = ()) -> None:
         """Leave out the keys `wrong`, as if only the run showed them."""
         self.stage = checked.workflow.stages[name]
         over = ((label, _points_of(checked, label)) for label in self.stage.over)

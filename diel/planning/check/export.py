@@ -13,7 +13,7 @@ from diel.base.files import resolved
 from diel.planning.check.environment import own_places
 from diel.planning.check.names import visible_names
 from diel.planning.check.scripts import named_files
-from diel.planning.check.violations import Check, Counts, Known
+from diel.planning.check.violations import Check, Counts, KnownValues
 from diel.workflow.expressions import ExpressionError, Template, parse
 from diel.workflow.graph import Key
 from diel.workflow.load import Document
@@ -103,7 +103,7 @@ def _check_paths(
     """Check known paths: none twice, none of another output, none of the workflow's own files."""
     name = str(key[1])
     stage: Stage = check.workflow.stages[name]
-    space = Known.of(check, name, values)
+    space = KnownValues.of(check, name, values)
     axes = space.axes(template.references)
     if axes is None:
         return
@@ -149,7 +149,7 @@ def _files_of_points(check: Check, values: Mapping[str, Any]) -> dict[str, str]:
                 template = parse(text) if isinstance(text, str) else None
                 if template is None or template.constant:
                     continue
-                space = Known.of(check, name, values)
+                space = KnownValues.of(check, name, values)
                 axes = space.axes(template.references)
                 for place in islice(space.unlike(axes), _LOOKED_AT) if axes is not None else ():
                     path = check.folder / template.text_value(space.scope(axes or {}, place))

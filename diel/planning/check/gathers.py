@@ -13,8 +13,15 @@ from diel.planning.check.violations import Check
 from diel.workflow.expressions import names_in, parse, parse_expression
 from diel.workflow.expressions.expression import PLACES, Evaluator, Expression, ExpressionError
 from diel.workflow.expressions.functions import OF_ONE, SCALARS, call, is_of_one, operate, refuse_lists
-from diel.workflow.expressions.gathered import Gathered, Unplaced, is_list, pointwise, readable, truth
-from diel.workflow.expressions.quantity import Undefined, Unfit
+from diel.workflow.expressions.gathered import (
+    GatheredValues,
+    UnplacedValues,
+    is_list,
+    pointwise,
+    readable,
+    truth,
+)
+from diel.workflow.expressions.quantity import ComputationError, OperandMismatch
 from diel.workflow.expressions.syntax import JOINT, Chain, chain_of, chains_in, operands
 from diel.workflow.graph import Edge, Key
 from diel.workflow.graph.uses import expressions
@@ -73,7 +80,7 @@ def _check(check: Check, key: Key, part: Expression, reads: "_Reads", needs: tup
                 shape = f"{{from: STAGE.OUTPUT, units: {readers[0]}}}"
                 hint = f"{hint}, or {read} one as an input with `units` of the other: {shape}"
             check.add(key, f"{shown[0]} is in '{units}', and {shown[1]} in '{others}'", hint, part.offset)
-    if needs is not None and isinstance(value, Gathered):
+    if needs is not None and isinstance(value, GatheredValues):
         message = f"{needs[1]} is needed here, and this is a value for each point of {', '.join(value.axes)}"
         check.add(key, message, f"write {needs[0]}", part.offset)
 
@@ -224,7 +231,7 @@ SAMPLES: Mapping[str, Any] = {
 
 def gathered(value: Any, axes: tuple[str, ...]) -> Any:
     """Return a value as it is where it is gathered over axes."""
-    return Gathered([value], axes, [(0,) * len(axes)]) if axes else value
+    return GatheredValues([value], axes, [(0,) * len(axes)]) if axes else value
 
 
 def infer(expression: Expression, sample: Callable[[Chain], Any], places: Collection[str]) -> Any:
@@ -256,9 +263,9 @@ class _Inference(Evaluator):
     def _eval(self, node: ast.expr) -> Any:
         try:
             return super()._eval(node)
-        except (Unfit, TypeError) as error:
+        except (OperandMismatch, TypeError) as error:
             raise _At(node, error) from None
-        except (Undefined, ArithmeticError, LookupError, ValueError):
+        except (ComputationError, ArithmeticError, LookupError, ValueError):
             return UNKNOWN  # other values may fit
 
     def _read(self, chain: Chain) -> Any:
@@ -269,16 +276,18 @@ class _Inference(Evaluator):
             if kind in (ast.In, ast.NotIn):  # a container is looked into as a whole
                 return _vague(values[:1], by_item=True)
             if issubclass(kind, ast.operator) and by is operate:
-                refuse_lists(*(value for value in values if not isinstance(value, Gathered)))
+                refuse_lists(*(value for value in values if not isinstance(value, GatheredValues)))
             return _vague(values, by_item=True)
         if kind in (ast.Eq, ast.NotEq):
             texts = [isinstance(_item(value), str) for value in values if isinstance(_item(value), SCALARS)]
             if None not in values and len(texts) == 2 and texts[0] is not texts[1]:
-                raise Unfit("a text never equals a number or a truth value", "quote texts, and only texts")
+                raise OperandMismatch(
+                    "a text never equals a number or a truth value", "quote texts, and only texts"
+                )
         outcome = by(kind, *values)
         if not issubclass(kind, ast.cmpop):
             return outcome
-        return outcome.map(lambda _: True) if isinstance(outcome, Gathered) else True
+        return outcome.map(lambda _: True) if isinstance(outcome, GatheredValues) else True
 
     def _call(self, name: str, values: list[Any], options: Mapping[str, Any]) -> Any:
         by_item = is_of_one(name, values)
@@ -289,8 +298,8 @@ class _Inference(Evaluator):
         else:
             depth = 0 if name in OF_ONE else 9 if name in ("fortran", "join", "str") else 1
             vague = any(_is_vague(value, depth) for value in values)
-        outcome = Unplaced.of(values, [VALUE])
-        if vague and name in ("concat", "sorted") and isinstance(outcome, Unplaced):
+        outcome = UnplacedValues.of(values, [VALUE])
+        if vague and name in ("concat", "sorted") and isinstance(outcome, UnplacedValues):
             return outcome
         return _vague(values, by_item) if vague else call(name, values, options)
 
@@ -306,11 +315,11 @@ class _Inference(Evaluator):
     def _operation(self, node: ast.BinOp) -> Any:
         outcome, parts = super()._operation(node), (node.left, node.right)
         cuts = [ast.unparse(part.slice) for part in parts if isinstance(part, ast.Subscript)]
-        if isinstance(outcome, Gathered) and len(set(cuts)) > 1 and all(":" in cut for cut in cuts):
+        if isinstance(outcome, GatheredValues) and len(set(cuts)) > 1 and all(":" in cut for cut in cuts):
             message = (
                 f"slices keep their points: [{cuts[0]}] and [{cuts[1]}] meet where both have the same one"
             )
-            raise Unfit(message, "compute with neighbours in a module, which gets the whole list")
+            raise OperandMismatch(message, "compute with neighbours in a module, which gets the whole list")
         return outcome
 
     def _choice(self, node: ast.IfExp) -> Any:
@@ -318,7 +327,7 @@ class _Inference(Evaluator):
         first, second = self._eval(node.body), self._eval(node.orelse)
         if type(first) is type(second) and getattr(first, "axes", ()) == getattr(second, "axes", ()):
             return first
-        return UNKNOWN if isinstance(first, Gathered) or isinstance(second, Gathered) else VALUE
+        return UNKNOWN if isinstance(first, GatheredValues) or isinstance(second, GatheredValues) else VALUE
 
     def _logic(self, node: ast.BoolOp) -> Any:
         for operand in node.values:
@@ -328,12 +337,12 @@ class _Inference(Evaluator):
 
 def _item(value: Any) -> Any:
     """Return a value at one point."""
-    return value[0] if isinstance(value, Gathered) and value else value
+    return value[0] if isinstance(value, GatheredValues) and value else value
 
 
 def _is_vague(value: Any, depth: int = 0) -> bool:
     """Return whether a value is unknown, or its gathered items are, or those of lists so deep in it."""
-    if isinstance(value, Gathered) or (depth and is_list(value)):
+    if isinstance(value, GatheredValues) or (depth and is_list(value)):
         return any(_is_vague(item, max(depth - 1, 0)) for item in value)
     return isinstance(value, Unknown)
 
@@ -341,6 +350,6 @@ def _is_vague(value: Any, depth: int = 0) -> bool:
 def _vague(values: Collection[Any], by_item: bool) -> Any:
     if any(value is UNKNOWN for value in values):
         return UNKNOWN
-    if by_item and any(isinstance(value, Gathered) for value in values):
+    if by_item and any(isinstance(value, GatheredValues) for value in values):
         return pointwise(lambda *_: VALUE, list(values), of_null=True)
     return VALUE

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from diel.base.errors import SpecError
 from diel.base.terms import EXTRAS
-from diel.planning.check.workflow import Checked
+from diel.planning.check.workflow import CheckedWorkflow
 from diel.workflow.modules.beside import absent, imports
 
 _NAMES = {"PIL": "pillow", "cv2": "opencv-python", "skimage": "scikit-image", "yaml": "pyyaml"}
@@ -14,7 +14,7 @@ _NAMES = {"PIL": "pillow", "cv2": "opencv-python", "skimage": "scikit-image", "y
 Absent = Callable[[Iterable[str]], Iterable[str]]
 
 
-def refuse_missing(checked: Checked) -> None:
+def refuse_missing(checked: CheckedWorkflow) -> None:
     """Raise SpecError where modules import what is not installed here, for runs on this machine."""
     problems = [
         checked.document.problem(("stages", stage, "module"), f"{message} here", hint)
@@ -25,7 +25,7 @@ def refuse_missing(checked: Checked) -> None:
 
 
 def missing(
-    checked: Checked, stages: Iterable[str], absent: Absent, python: str
+    checked: CheckedWorkflow, stages: Iterable[str], absent: Absent, python: str
 ) -> Iterator[tuple[str, str, str]]:
     """Yield stages whose modules import what is not installed: message and the command that installs it."""
     for stage, path, names in imported(checked, stages):
@@ -36,7 +36,7 @@ def missing(
             yield stage, message, f"{python} -m pip install '{requirement}'"
 
 
-def imported(checked: Checked, stages: Iterable[str]) -> Iterator[tuple[str, Path, tuple[str, ...]]]:
+def imported(checked: CheckedWorkflow, stages: Iterable[str]) -> Iterator[tuple[str, Path, tuple[str, ...]]]:
     """Yield the imports of the files of stages' modules."""
     cached: dict[Path, tuple[str, ...]] = {}
     for name in stages:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from diel.base.values import point_text
 from diel.planning.check.environment import brings_packages
 from diel.planning.check.names import Names
-from diel.planning.check.violations import Axes, Check, Known, Place
+from diel.planning.check.violations import Axes, Check, KnownValues, Place
 from diel.workflow.expressions import ExpressionError, Template, Tree, parse_expression, parse_tree
 from diel.workflow.graph import Key
 from diel.workflow.graph.gang import stream_inputs
@@ -115,7 +115,7 @@ _NAME = re.compile(r"\$\{\{\s*(\w+)\s*\}\}")
 class _Evaluation(NamedTuple):
     """The values that a stage's expressions can read before the run, and the condition of its tasks."""
 
-    space: Known
+    space: KnownValues
     when: Template | None
 
     def values(self, tree: Tree, axes: Axes, places: Iterable[Place]) -> Iterator[tuple[Place, Any]]:
@@ -138,8 +138,8 @@ def check_points(check: Check, name: str, names: Names, hyperparameters: Mapping
         points[f"hp.{n}"] = Points((f"hp.{n}",), (_ends(check.workflow.hyperparameters[n]),))
     if not points or signature.loose or stage.when is False:
         return
-    settled = Known.of(check, name, hyperparameters).hyperparameters
-    space = Known(points, {label: value for label, value in settled.items() if value is not None})
+    settled = KnownValues.of(check, name, hyperparameters).hyperparameters
+    space = KnownValues(points, {label: value for label, value in settled.items() if value is not None})
     try:
         when = parse_expression(stage.when) if isinstance(stage.when, str) else None
     except ExpressionError:

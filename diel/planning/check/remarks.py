@@ -9,15 +9,15 @@ from pathlib import Path
 from diel.base.errors import Problem
 from diel.planning.check.command import remarks
 from diel.planning.check.scripts import unknown_files
-from diel.planning.check.workflow import Checked
+from diel.planning.check.workflow import CheckedWorkflow
 from diel.store.project.run_file import enlarged_designs
 from diel.workflow.load import Document
 from diel.workflow.load.document import leading_zeros
-from diel.workflow.models.forms.rows import Derived, FileForm, types_of
+from diel.workflow.models.forms.rows import DerivedAxis, FileForm, types_of
 from diel.workflow.models.variables import read_variables
 
 
-def warnings(checked: Checked, runs: Path) -> Iterator[Problem]:
+def warnings(checked: CheckedWorkflow, runs: Path) -> Iterator[Problem]:
     """Yield all remarks, each at its place. `runs` has the earlier runs of the project."""
     document = checked.document
     yield from remarks(document)
@@ -55,11 +55,11 @@ def same_stages(document: Document) -> Iterator[Problem]:
                 yield document.problem(("stages", name, place), message, hint)
 
 
-def column_types(checked: Checked) -> dict[str, dict[str, str]]:
+def column_types(checked: CheckedWorkflow) -> dict[str, dict[str, str]]:
     """Return the types of columns by axis: as files list them, and as results declare them."""
     types: dict[str, dict[str, str]] = {}
     for label, axis in checked.workflow.axes.items():
-        if isinstance(axis, Derived) and axis.types:
+        if isinstance(axis, DerivedAxis) and axis.types:
             types[label] = dict(axis.types)
         elif isinstance(axis, FileForm) and label in checked.points:
             points = checked.points[label]
@@ -67,7 +67,7 @@ def column_types(checked: Checked) -> dict[str, dict[str, str]]:
     return types
 
 
-def column_lines(checked: Checked) -> list[str]:
+def column_lines(checked: CheckedWorkflow) -> list[str]:
     """Return the types of columns, a line for each axis that has them."""
     return [f"{label}: {_written(kinds)}" for label, kinds in column_types(checked).items()]
 

@@ -148,7 +148,7 @@ def _points_hint(points: Points, point: object, places: Sequence[int]) -> str:
     return f"its parameters: {', '.join(points.parameters)}; {hint}" if isinstance(point, dict) else hint
 
 
-class Known:
+class KnownValues:
     """The known points of axes, of searches under `hp.NAME`, and the values of hyperparameters."""
 
     def __init__(self, points: Mapping[str, Points], hyperparameters: Mapping[str, Any]) -> None:
@@ -156,7 +156,7 @@ class Known:
         self._owners = {name: label for label, own in points.items() for name in own.parameters}
 
     @classmethod
-    def of(cls, check: Check, name: str, values: Mapping[str, Any]) -> "Known":
+    def of(cls, check: Check, name: str, values: Mapping[str, Any]) -> "KnownValues":
         """Return the known values of a stage; `values` are those of all hyperparameters."""
         over, later = check.workflow.stages[name].over, check.set_later(name)
         points = {label: check.points[label] for label in over if label in check.points}

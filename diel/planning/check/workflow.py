@@ -24,7 +24,7 @@ from diel.planning.check.modules import check_designs, check_module, find_module
 from diel.planning.check.names import check_expressions, check_untils, check_values, visible_names
 from diel.planning.check.search import check_searches, check_whens
 from diel.planning.check.surrogate import check_surrogates
-from diel.planning.check.violations import MOST, Check, Counts, Known, check_axes
+from diel.planning.check.violations import MOST, Check, Counts, KnownValues, check_axes
 from diel.site.shape import nodes_of
 from diel.store.registry import Hyperparameters, read_current, resolve
 from diel.workflow.expressions import ExpressionError, Template, names_in, parse, parse_expression, walk
@@ -32,7 +32,7 @@ from diel.workflow.graph import Edge, Key, StageGraph, build
 from diel.workflow.load import Document, examine, read_text
 from diel.workflow.load.document import fill_templates, read_templates
 from diel.workflow.models import Output, Stage, Workflow
-from diel.workflow.models.data import Filling
+from diel.workflow.models.data import TemplateContent
 from diel.workflow.models.forms.axis import Points
 from diel.workflow.models.model import quote
 from diel.workflow.modules.catalogue import Module
@@ -41,7 +41,7 @@ from diel.workflow.modules.sources import SourceVersion
 _SHOWN = 8
 
 
-class Checked(NamedTuple):
+class CheckedWorkflow(NamedTuple):
     """A workflow with no known mistake."""
 
     document: Document
@@ -75,10 +75,10 @@ def check(
     included: Mapping[str, str] | None = None,
     runs: Path | None = None,
     recorded: Hyperparameters | None = None,
-    templates: Mapping[str, Filling] | None = None,
+    templates: Mapping[str, TemplateContent] | None = None,
     sources: SourceVersion | None = None,
     kept: Callable[[str], Points | None] = lambda _: None,
-) -> Checked:
+) -> CheckedWorkflow:
     """Read a workflow file and check all of it.
 
     Files and modules are looked for in `folder`, by default the file's own directory. `text` replaces the
@@ -123,7 +123,7 @@ def check(
         unread = check_searches(examined, settled, () if recorded is not None else hyperparameters.settings)
     check_values(examined, settled, unread)
     examined.stop_at(0)
-    return Checked(document, graph, examined.modules, hyperparameters, counts, examined.points)
+    return CheckedWorkflow(document, graph, examined.modules, hyperparameters, counts, examined.points)
 
 
 def _check_stage(check: Check, name: str, values: Mapping[str, Any], *, anew: bool) -> None:
@@ -206,7 +206,7 @@ def _check_files(check: Check, name: str, values: Mapping[str, Any], *, anew: bo
                     message = f"no file {quote(path)} in {folder}" if absent else f"{quote(path)} {flaw}"
                     check.add(key, message, hint)
             elif anew:
-                missing, count = _missing(check, stage, template, Known.of(check, name, values))
+                missing, count = _missing(check, stage, template, KnownValues.of(check, name, values))
                 if missing:
                     check.add(key, _listed(missing, count), hint)
         except ExpressionError as error:
@@ -220,7 +220,7 @@ def _listed(missing: list[str], count: int) -> str:
     return f"{len(missing):,} of {counted(count, 'file')} cannot be read: {', '.join(missing[:_SHOWN])}{more}"
 
 
-def _missing(check: Check, stage: Stage, template: Template, space: Known) -> tuple[list[str], int]:
+def _missing(check: Check, stage: Stage, template: Template, space: KnownValues) -> tuple[list[str], int]:
     """Return the unreadable paths, each with its point, and the number of paths that were looked up."""
     when = parse_expression(stage.when) if isinstance(stage.when, str) else None
     read = template.references | (when.references if when is not None else frozenset())

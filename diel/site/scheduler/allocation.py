@@ -51,7 +51,7 @@ class _InnerJob:
     """Ends the process and all that came of it, once the job is cancelled."""
 
 
-class Inside(Scheduler):
+class AllocationScheduler(Scheduler):
     """Nodes of one allocation, handed out to scripts."""
 
     sentinel = "#DIEL"
@@ -240,7 +240,7 @@ def _lives(process: psutil.Process) -> bool:
     return False
 
 
-def inside_here(outer: Scheduler) -> Inside | None:
+def inside_here(outer: Scheduler) -> AllocationScheduler | None:
     """Return the scheduler of this controller's allocation; None if it does not live in one. `outer` is
     the site's scheduler. Raise SchedulerBusy if the allocation's nodes cannot be found out."""
     end = os.environ.get(END)
@@ -249,4 +249,4 @@ def inside_here(outer: Scheduler) -> Inside | None:
     nodes = tuple(dict.fromkeys(outer.allocation()))
     if not nodes:
         raise SchedulerBusy("this process is not in an allocation with known nodes")
-    return Inside(outer, nodes, outer.job_id() or f"p{os.getpid()}", float(end))
+    return AllocationScheduler(outer, nodes, outer.job_id() or f"p{os.getpid()}", float(end))

@@ -133,7 +133,7 @@ def read_keyed(path: Path, offset: int) -> "Result | PrunedRecord":
     raise JournalError(f"{path}: no record at byte {offset}")
 
 
-class Damaged(UsageError):
+class DamagedRecord(UsageError):
     """A record that cannot be folded in; what comes behind it can be read on."""
 
     def __init__(self, message: str, place: str) -> None:
@@ -187,7 +187,7 @@ class Reader:
                         raise
                     place = f"{path}:{_line_at(path, start)}: {flaw}"
                     text = f"the journal of {self.paths.run_id} is not one that this diel can read: {place}"
-                    raise Damaged(text, place) from error
+                    raise DamagedRecord(text, place) from error
 
     def _is_long_over(self, name: str) -> bool:
         """Return whether a worker's block ended so long ago that no line of its segment is under way."""

@@ -13,7 +13,7 @@ from diel.base.paths import RunPaths
 from diel.base.states import RunState, TaskState, TrialState
 from diel.store.journal.axis_history import AxisFacts, AxisHistory, Course, Round, Trial
 from diel.store.journal.history import VERSION, History
-from diel.store.journal.segment import Damaged, Reader
+from diel.store.journal.segment import DamagedRecord, Reader
 from diel.store.journal.stage_history import Attempt, StageHistory, spread
 from diel.store.journal.surrogate import unpacked
 
@@ -34,7 +34,7 @@ def look_at(paths: RunPaths) -> Reader:
     """Return the run for display: of a damaged journal, all that can be read."""
     try:
         return read_run(paths)
-    except Damaged:
+    except DamagedRecord:
         return read_behind_flaws(paths)
 
 
@@ -47,7 +47,7 @@ def read_behind_flaws(paths: RunPaths) -> Reader:
         try:
             reader.catch_up(refuse_damaged)
             return reader
-        except Damaged as error:
+        except DamagedRecord as error:
             reader.flaws.append(error.place)
             if len(reader.flaws) > MOST_FLAWS:
                 raise

@@ -13,7 +13,7 @@ from diel.workflow.graph.judge import judge_of
 from diel.workflow.models import Axis, Choice, Loop, Search, Workflow
 
 
-class Standing(Enum):
+class PointState(Enum):
     """Whether a point exists."""
 
     WAITING = "waiting"
@@ -58,15 +58,15 @@ class Adaptive(ABC):
         """The most points that can be under way at once."""
         return self.axis.at_once(self.size)
 
-    def standing(self, coordinates: Mapping[str, int]) -> Standing:
+    def standing(self, coordinates: Mapping[str, int]) -> PointState:
         """Return whether the point of a task is there."""
         if not self.judged:
-            return Standing.OPEN
+            return PointState.OPEN
         course = self.course(coordinates)
-        return Standing.WAITING if course is NOT_BEGUN else self._standing(course, coordinates[self.label])
+        return PointState.WAITING if course is NOT_BEGUN else self._standing(course, coordinates[self.label])
 
     @abstractmethod
-    def _standing(self, course: Course, place: int) -> Standing: ...
+    def _standing(self, course: Course, place: int) -> PointState: ...
 
     def is_over(self, coordinates: Mapping[str, int]) -> bool:
         """Return whether all its points are known, and judged."""
@@ -120,11 +120,11 @@ class SearchAxis(Adaptive):
 
     axis: Search
 
-    def _standing(self, course: Course, place: int) -> Standing:
+    def _standing(self, course: Course, place: int) -> PointState:
         if place < len(course.trials):
             pruned = course.trials[place].state is TrialState.PRUNED
-            return Standing.CLOSED if pruned else Standing.OPEN
-        return Standing.CLOSED if course.over else Standing.WAITING
+            return PointState.CLOSED if pruned else PointState.OPEN
+        return PointState.CLOSED if course.over else PointState.WAITING
 
     def _is_lost(self, course: Course, place: int) -> bool:
         failed = (TrialState.FAILED, TrialState.PRUNED)
@@ -171,10 +171,10 @@ class LoopAxis(Adaptive):
 
     axis: Loop
 
-    def _standing(self, course: Course, place: int) -> Standing:
+    def _standing(self, course: Course, place: int) -> PointState:
         if course.points is not None:
-            return Standing.OPEN if place < course.points else Standing.CLOSED
-        return Standing.OPEN if place <= len(course.rounds) else Standing.WAITING
+            return PointState.OPEN if place < course.points else PointState.CLOSED
+        return PointState.OPEN if place <= len(course.rounds) else PointState.WAITING
 
     def _is_lost(self, course: Course, place: int) -> bool:
         return course.failed and place == (course.points or 0) - 1

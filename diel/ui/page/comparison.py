@@ -40,7 +40,7 @@ def _panels(contrast: comparison.RunDiff) -> Iterator[Panel]:
     yield Panel("notes", "Not compared", [Text(note, "note") for note in contrast.notes])
 
 
-def _row(fact: comparison.Unequal) -> list[str]:
+def _row(fact: comparison.UnequalFact) -> list[str]:
     return [fact.name, *comparison.both_texts(fact)]
 
 

@@ -80,9 +80,9 @@ def _drive(controller: Controller, *, quiet: bool) -> int:
     return EXIT_CODES[state]
 
 
-def _display(controller: Controller, *, quiet: bool) -> "Quiet | Bars":
+def _display(controller: Controller, *, quiet: bool) -> "QuietReporter | Bars":
     if quiet:
-        return Quiet()
+        return QuietReporter()
     if sys.stdout.isatty() and os.environ.get("TERM") not in (None, "dumb"):
         from diel.ui.terminal.bars import Bars  # imports rich: only if something is drawn
 
@@ -94,7 +94,7 @@ class Foreground:
     """Called by the controller many times a second: shows what failed, and now and then how far it is. It is
     also where an interrupt takes effect: between two steps of the controller, never within one."""
 
-    def __init__(self, controller: Controller, display: "Quiet | Bars") -> None:
+    def __init__(self, controller: Controller, display: "QuietReporter | Bars") -> None:
         self.interrupted = False
         """Whether the user asked it to end."""
         self._raised = False
@@ -137,12 +137,12 @@ class Foreground:
     def _say(self, lines: list[str]) -> None:
         self._show(lambda display: display.say(lines))
 
-    def _show(self, show: "Callable[[Quiet | Bars], None]") -> None:
+    def _show(self, show: "Callable[[QuietReporter | Bars], None]") -> None:
         """Show lines; if the terminal or the pipe's reader is gone, the run goes on without."""
         try:
             show(self._display)
         except OSError:
-            self._display = Quiet()
+            self._display = QuietReporter()
             _silence()
 
     def _tell_failures(self, history: History) -> None:
@@ -184,7 +184,7 @@ def _interruptible(watch: Foreground, controller: Controller) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-class Quiet:
+class QuietReporter:
     """Shows only failures."""
 
     def look(self, history: History, meter: Meter, *, last: bool) -> None:
@@ -197,7 +197,7 @@ class Quiet:
         pass
 
 
-class Plain(Quiet):
+class Plain(QuietReporter):
     """Shows a line when the run begins, one for each complete stage, and one now and then."""
 
     def __init__(self, controller: Controller) -> None:

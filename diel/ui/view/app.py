@@ -28,14 +28,14 @@ from diel.ui.page.head import left_text
 from diel.ui.page.panels import ENTRIES, panel_of
 from diel.ui.view import charts
 from diel.ui.view.run_watch import RunWatch
-from diel.ui.view.screens import Looking, RunCommandScreen, TaskList, TaskScreen
+from diel.ui.view.screens import LiveScreen, RunCommandScreen, TaskList, TaskScreen
 
 MOST_NEW = 50
 """Runs that one look reads anew: a project of thousands is shown while it is read."""
 _COLUMNS = ("run", "state", "done", "failed", "began", "took")
 
 
-class RunsScreen(Looking):
+class RunsScreen(LiveScreen):
     """The runs of a project, the newest first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("q,escape", "app.quit", "quit")]

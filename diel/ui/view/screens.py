@@ -41,7 +41,7 @@ LONGEST = 10.0
 """Seconds after which it looks again, however long the last look took."""
 
 
-class Looking(Screen[None]):
+class LiveScreen(Screen[None]):
     """Calls `look` in a thread, then `draw` here, while it is on top."""
 
     def __init__(self, interval: float) -> None:
@@ -114,7 +114,7 @@ def execute(paths: RunPaths, *words: str) -> tuple[str, str]:
     return title + code, (process.stdout + process.stderr).strip()
 
 
-class Asking(ModalScreen[bool]):
+class Confirmation(ModalScreen[bool]):
     """Asks whether to start a command."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -157,7 +157,7 @@ class AnswerScreen(ModalScreen[None]):
         yield Footer()
 
 
-class RunCommandScreen(Looking):
+class RunCommandScreen(LiveScreen):
     """A run, or a task of it, and commands on it."""
 
     def __init__(self, watched: RunWatch, interval: float) -> None:
@@ -168,7 +168,7 @@ class RunCommandScreen(Looking):
         """Start a command on the run if the user says yes."""
         words = (verb, self.watched.paths.run_id, *options)
         self.app.push_screen(
-            Asking(question, words), lambda answer: self.start(verb, *options) if answer else None
+            Confirmation(question, words), lambda answer: self.start(verb, *options) if answer else None
         )
 
     def start(self, verb: str, *options: str) -> None:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:  # not loaded by workers and plans that do without
     from diel.store.artifacts.identity import FirstLook
     from diel.store.journal.records import Record
     from diel.worker.attempt.service import Answers
-    from diel.worker.environments.prepared import Prepared
+    from diel.worker.environments.prepared import PreparedEnvironment
     from diel.worker.staging.item import Item, Local, Shard
     from diel.workflow.models import Output, Resources, Service, Surrogate
 
@@ -70,7 +70,7 @@ class Work(NamedTuple):
     """Its settings; None for a stage whose tasks end."""
     surrogate: "Surrogate | None" = None
     """What each task asks before it runs, with the outputs that are answered."""
-    environments: "Mapping[str, Prepared] | None" = None
+    environments: "Mapping[str, PreparedEnvironment] | None" = None
     """The environments that its tasks name; None if they name none."""
     launches: bool = False
     """Whether its command runs once and starts the ranks itself."""

@@ -17,7 +17,7 @@ from diel.base.states import FailureClass
 from diel.worker.attempt.bundle import Failure
 from diel.worker.attempt.command import spawn
 from diel.worker.attempt.watchdog import RunningAttempt, Watchdog
-from diel.worker.environments.prepared import Prepared
+from diel.worker.environments.prepared import PreparedEnvironment
 from diel.worker.environments.runtime import NoContainer, start_words
 
 _EVALUATE = r"""
@@ -48,7 +48,7 @@ Run = Callable[[tuple[str, ...], Mapping[str, str]], None]
 """Runs a program with these variables to its end; raises Failure unless it exits with 0."""
 
 
-class Evaluated(NamedTuple):
+class SetupResult(NamedTuple):
     """What lines left behind."""
 
     variables: Mapping[str, str]
@@ -56,7 +56,7 @@ class Evaluated(NamedTuple):
     """Words before a program that set umask and limits; none if these are as before."""
 
 
-_known: dict[tuple[str, ...], Evaluated] = {}
+_known: dict[tuple[str, ...], SetupResult] = {}
 """By folder, threads and lines; a worker is of one run."""
 
 
@@ -101,8 +101,8 @@ def surround(
 
 
 def enter(
-    prepared: Prepared,
-    evaluated: Evaluated,
+    prepared: PreparedEnvironment,
+    evaluated: SetupResult,
     folder: str,
     declared: Mapping[str, str],
     sees: Sequence[str] = (),
@@ -131,11 +131,11 @@ def enter(
 
 
 def evaluate(
-    prepared: Prepared, folder: str, env: Mapping[str, str], run: Run, say: Callable[[str], object]
-) -> Evaluated:
+    prepared: PreparedEnvironment, folder: str, env: Mapping[str, str], run: Run, say: Callable[[str], object]
+) -> SetupResult:
     """Evaluate an environment's lines in a folder; `say` gets their output if one fails. Raises Failure."""
     if not prepared.lines:
-        return Evaluated(env, ())
+        return SetupResult(env, ())
     answer = Path(folder) / ".environment"
     messages = answer.with_name(".environment.said")
     try:
@@ -150,10 +150,12 @@ def evaluate(
             path.unlink(missing_ok=True)
     entries = dict(entry.partition("=")[::2] for entry in variables)
     own = {name: env[name] for name in _SHELL_OWN if name in env}
-    return Evaluated({n: v for n, v in entries.items() if n not in _SHELL_OWN} | own, _limits(before, after))
+    return SetupResult(
+        {n: v for n, v in entries.items() if n not in _SHELL_OWN} | own, _limits(before, after)
+    )
 
 
-def _why(prepared: Prepared, messages: Path, say: Callable[[str], object]) -> str:
+def _why(prepared: PreparedEnvironment, messages: Path, say: Callable[[str], object]) -> str:
     try:
         text = messages.read_text("utf-8", "replace")
     except OSError:
@@ -181,7 +183,9 @@ def _limits(before: str, after: str) -> tuple[str, ...]:
     return ("bash", "-c", "; ".join([*changed, 'exec "$@"']), "bash") if changed else ()
 
 
-def _caller(prepared: Prepared, base: Mapping[str, str], env: Mapping[str, str]) -> tuple[str, ...]:
+def _caller(
+    prepared: PreparedEnvironment, base: Mapping[str, str], env: Mapping[str, str]
+) -> tuple[str, ...]:
     """Return the words that call a function: diel's own Python, or the one that the environment brings."""
     if prepared.container is not None:
         return ("python3", GUEST)

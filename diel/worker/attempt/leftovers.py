@@ -24,7 +24,7 @@ SOON = 0.05
 """Seconds after which a copy of a shell has begun the program that it is for."""
 
 
-class Left(NamedTuple):
+class EndedProcesses(NamedTuple):
     """What was left running, and has ended since."""
 
     processes: frozenset[int] = frozenset()
@@ -35,12 +35,12 @@ class Left(NamedTuple):
     """Whether a part of the command's own shell still ran."""
 
 
-def end_left(folder: str, command: int = 0, words: Sequence[str] = ()) -> Left:
+def end_left(folder: str, command: int = 0, words: Sequence[str] = ()) -> EndedProcesses:
     """End what a task in a folder left running, and whatever that starts; reap it, but for a command's.
     `command` is its first process, which has ended and is not reaped yet; it began with `words`."""
     if not orphans() - {command}:
         end_unlisted(command)
-        return Left()
+        return EndedProcesses()
     if not command:
         go_on(_pools())
     processes = [it for root in _living(command) for it in (root.pid, *descendants(root.pid))]
@@ -64,7 +64,7 @@ def end_left(folder: str, command: int = 0, words: Sequence[str] = ()) -> Left:
             os.waitpid(process, os.WNOHANG)
     LEFT.update(it.pid for it in living)
     go_on(LEFT)
-    return Left(ended, writing, has_copy)
+    return EndedProcesses(ended, writing, has_copy)
 
 
 def _living(command: int) -> list[psutil.Process]:

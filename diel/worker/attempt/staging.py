@@ -21,8 +21,8 @@ from diel.worker.attempt.command import spawn
 from diel.worker.attempt.reaper import is_full
 from diel.worker.attempt.watchdog import RunningAttempt, Watchdog
 from diel.worker.staging.disk import (
-    Brought,
     StagingError,
+    StagingReport,
     fetch,
     local_folder,
     note,
@@ -50,7 +50,7 @@ def disk_of(work: Work, env: Mapping[str, str]) -> str:
     return ""
 
 
-def stage(attempt: RunningAttempt, env: Mapping[str, str], dog: Watchdog) -> Brought:
+def stage(attempt: RunningAttempt, env: Mapping[str, str], dog: Watchdog) -> StagingReport:
     """Copy a task's inputs to its node, and make its request name the copies. Raise Failure. Whoever was told
     meanwhile to end still tells what it copied: the caller looks at the verdict."""
     work, staged = attempt.work, attempt.request.staged
@@ -98,7 +98,7 @@ def on_this_node(request: Request, local: Local | None) -> Request:
 
 def _on_each_node(
     attempt: RunningAttempt, staging: Staging, staged: StagedTask, env: Mapping[str, str], dog: Watchdog
-) -> Brought:
+) -> StagingReport:
     """Copy them on each of a command's whole nodes, to the same path: one command line is for all ranks."""
     plan = Path(attempt.task_dir, PLAN_FILE)
     plan.write_bytes(pickle.dumps((staged.items, staging.local, attempt.task_dir)))
@@ -108,7 +108,7 @@ def _on_each_node(
     except Failure as failure:
         if attempt.verdict is not None:
             raise
-        return Brought(warning=f"the inputs could not be staged on the task's nodes: {failure}")
+        return StagingReport(warning=f"the inputs could not be staged on the task's nodes: {failure}")
     finally:
         plan.unlink(missing_ok=True)
         attempt.group = None
@@ -126,9 +126,9 @@ def _on_each_node(
     return whole
 
 
-def _summed(notes: Sequence[Brought]) -> Brought:
+def _summed(notes: Sequence[StagingReport]) -> StagingReport:
     """Return the sum of what several processes copied."""
-    return Brought(
+    return StagingReport(
         sum(note.copied for note in notes),
         sum(note.bytes for note in notes),
         sum(note.found for note in notes),
@@ -138,7 +138,7 @@ def _summed(notes: Sequence[Brought]) -> Brought:
     )
 
 
-def late_notes(attempt: RunningAttempt) -> list[Brought]:
+def late_notes(attempt: RunningAttempt) -> list[StagingReport]:
     """Return what was copied while the task ran: because it asked for its part, or by its ranks."""
     notes = take_notes()
     if attempt.request.shards or attempt.request.staged is not None:
@@ -146,7 +146,7 @@ def late_notes(attempt: RunningAttempt) -> list[Brought]:
     return notes
 
 
-def record_of(attempt: RunningAttempt, node: str, brought: Brought) -> "records.StagingRecord | None":
+def record_of(attempt: RunningAttempt, node: str, brought: StagingReport) -> "records.StagingRecord | None":
     """Return what the journal keeps; None if nothing was copied and nothing went wrong."""
     if not brought.copied and not brought.warning:
         return None

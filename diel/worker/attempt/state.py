@@ -257,7 +257,7 @@ _Changed = Mapping[_Setting, tuple[Any, Any]]
 """Settings before and after an import."""
 
 
-class Loaded(NamedTuple):
+class LoadedFunction(NamedTuple):
     """A function, and how its file's import left the process."""
 
     file: _File
@@ -299,13 +299,13 @@ _environ = os.environ
 """Python's own, in whose place a function may put another dictionary."""
 _modules: list[int] = []
 """How many modules were loaded when the state was last put back: nothing else changes it between calls."""
-_latest: list[tuple[Module, Loaded]] = []
+_latest: list[tuple[Module, LoadedFunction]] = []
 _path: list[str] = []
 _importer: list[_File] = []
 """The file that is imported, or whose function runs."""
 
 
-def load(module: Module) -> Loaded:
+def load(module: Module) -> LoadedFunction:
     """Load a function; its import draws alike each time. Raises ModuleError, and what the import raises."""
     if _latest and _latest[0][0] is module:  # that of the task before in its bundle
         return _latest[0][1]
@@ -334,7 +334,7 @@ def load(module: Module) -> Loaded:
             _importer.clear()
             _repeated.clear()
             _put_back(_before[0])
-    _latest.append((module, Loaded(file, load_function(module), *_imported[file])))
+    _latest.append((module, LoadedFunction(file, load_function(module), *_imported[file])))
     return _latest[0][1]
 
 

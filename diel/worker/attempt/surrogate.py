@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SILENT = "the service gives no uncertainty: give it several models, or the surrogate `tolerance: .inf`"
 
 
-class Consulted(NamedTuple):
+class Consultation(NamedTuple):
     """The outcome of a question."""
 
     question: Question | None
@@ -51,12 +51,12 @@ class Consulted(NamedTuple):
             record["key"], record["parts"] = self.question.key, self.question.parts
 
 
-def ask(paths: RunPaths, work: Work, request: Request) -> Consulted:
+def ask(paths: RunPaths, work: Work, request: Request) -> Consultation:
     """Ask the stage's surrogate. Never raises: without an answer the task simulates."""
     surrogate, question = work.surrogate, request.question
     assert surrogate is not None
     if not isinstance(question, Question):
-        return Consulted(None, 0.0, unasked=question or "")
+        return Consultation(None, 0.0, unasked=question or "")
     began = time.perf_counter()
     try:
         from diel.streams.services.client import wary_client  # it loads HTTP, which other workers do not need
@@ -73,17 +73,17 @@ def ask(paths: RunPaths, work: Work, request: Request) -> Consulted:
         if promises:
             check_values({name: value for name, (value, _) in answer.items()}, promises)
     except (DielError, OSError, ValueError) as error:
-        return Consulted(question, time.perf_counter() - began, message=str(error))
+        return Consultation(question, time.perf_counter() - began, message=str(error))
     seconds = time.perf_counter() - began
     uncertainty = _uncertainty(surrogate, answer)
     finite = None if uncertainty is None or math.isinf(uncertainty) else uncertainty
     if uncertainty is None and not math.isinf(surrogate.tolerance):
-        return Consulted(question, seconds, message=SILENT)
+        return Consultation(question, seconds, message=SILENT)
     if uncertainty is not None and uncertainty > surrogate.tolerance:
-        return Consulted(question, seconds, finite)
+        return Consultation(question, seconds, finite)
     if question.audited:
-        return Consulted(question, seconds, finite, audited=AnswerAudit(answer, surrogate.relative))
-    return Consulted(question, seconds, finite, {name: value for name, (value, _) in answer.items()})
+        return Consultation(question, seconds, finite, audited=AnswerAudit(answer, surrogate.relative))
+    return Consultation(question, seconds, finite, {name: value for name, (value, _) in answer.items()})
 
 
 Answer = Mapping[str, tuple[float, float | None]]

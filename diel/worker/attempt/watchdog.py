@@ -26,7 +26,7 @@ from diel.worker.attempt.launcher import Launches
 from diel.worker.attempt.mpi import World
 from diel.worker.attempt.reaper import GRACE, ask_group, ask_leader, end_marked, kill_children, signal_group
 from diel.worker.attempt.usage import Usage, descendants, proportional, resident
-from diel.worker.environments.prepared import Prepared
+from diel.worker.environments.prepared import PreparedEnvironment
 
 TICK = 0.2
 RELEASE_AFTER = 1.0
@@ -46,7 +46,7 @@ EXIT_CODE = 70
 class RunningAttempt:
     """An attempt: its request, and its progress so far."""
 
-    environment: Prepared | None = None
+    environment: PreparedEnvironment | None = None
     """What it runs in; None for the worker's own surroundings."""
     inside: tuple[str, ...] = ()
     """Words before its program, or before that of each rank: those of its environment."""

@@ -14,7 +14,7 @@ from diel.base.errors import UsageError, counted
 from diel.base.files import put
 from diel.store.artifacts import content, digest_of
 from diel.worker.environments.kept import LOCK, Tell, find_tool, make_once, output_of, refuse_shared
-from diel.worker.environments.prepared import Contained, Prepared
+from diel.worker.environments.prepared import PreparedContainer, PreparedEnvironment
 from diel.worker.environments.runtime import NoContainer, find_runtime, version_of_image
 from diel.workflow.models import Environment
 from diel.workflow.models.environment import Definition, PythonPackages
@@ -42,7 +42,9 @@ BORROWED = ("psutil", "xxhash")
 """What functions of another version of Python need besides diel itself, which comes from its own place."""
 
 
-def make(name: str, defined: Definition, runs: Path, store: Path, tell: Tell, *, here: bool) -> Prepared:
+def make(
+    name: str, defined: Definition, runs: Path, store: Path, tell: Tell, *, here: bool
+) -> PreparedEnvironment:
     """Make an environment for use; `here` says whether programs run on this machine. Raise UsageError."""
     spec, source, folder = defined
     loads = [f"module load {shlex.quote(module)}" for module in spec.modules]
@@ -74,13 +76,15 @@ def make(name: str, defined: Definition, runs: Path, store: Path, tell: Tell, *,
         if here:
             try:
                 if not lines:  # the lines may load it
-                    find_runtime(Contained(box.image, box.runtime or ""), os.environ.get("PATH", os.defpath))
+                    find_runtime(
+                        PreparedContainer(box.image, box.runtime or ""), os.environ.get("PATH", os.defpath)
+                    )
             except NoContainer as error:
                 raise UsageError(f"environment '{name}': {error}") from error
         runtime = {"runtime": box.runtime} if box.runtime else {}
         identity["container"] = {"image": version, "mounts": list(box.mounts), **runtime}
-        contained = Contained(box.image, box.runtime or "", box.mounts)
-    return Prepared(
+        contained = PreparedContainer(box.image, box.runtime or "", box.mounts)
+    return PreparedEnvironment(
         name,
         source,
         str(folder),

@@ -10,7 +10,7 @@ from diel.base.errors import counted
 from diel.store.artifacts import digest_of
 
 
-class Contained(NamedTuple):
+class PreparedContainer(NamedTuple):
     """A container: its image, and what it sees of the machine."""
 
     image: str
@@ -19,7 +19,7 @@ class Contained(NamedTuple):
     mounts: tuple[str, ...] = ()
 
 
-class Prepared(NamedTuple):
+class PreparedEnvironment(NamedTuple):
     """An environment of a run."""
 
     name: str
@@ -30,7 +30,7 @@ class Prepared(NamedTuple):
     lines: tuple[str, ...] = ()
     prefix: str = ""
     variables: Mapping[str, str] = {}
-    container: Contained | None = None
+    container: PreparedContainer | None = None
     sees: tuple[str, ...] = ()
     """Directories that its container sees besides the mounts: the runs, the workflow's."""
     identity: Mapping[str, Any] = {}
@@ -40,7 +40,7 @@ class Prepared(NamedTuple):
     stamp: str | None = None
     """The definition's stamp when it was made: with another one it must be made anew."""
 
-    def seeing(self, place: str) -> "Prepared":
+    def seeing(self, place: str) -> "PreparedEnvironment":
         """Return the same environment whose container sees one more directory."""
         return self._replace(sees=tuple(dict.fromkeys((*self.sees, place))))
 
@@ -76,12 +76,12 @@ class Prepared(NamedTuple):
         return " ".join(origin) if isinstance(origin, list) else str(origin or "")
 
 
-def prepared_text(environments: Mapping[str, Prepared]) -> str:
+def prepared_text(environments: Mapping[str, PreparedEnvironment]) -> str:
     """Return the environments of a run as the text of its file."""
     return json.dumps({name: environment._asdict() for name, environment in environments.items()}, indent=1)
 
 
-def read_prepared(path: Path) -> dict[str, Prepared]:
+def read_prepared(path: Path) -> dict[str, PreparedEnvironment]:
     """Return the environments of a run; none if it has no such file, or an unreadable one."""
     try:
         written = json.loads(path.read_bytes())
@@ -90,8 +90,8 @@ def read_prepared(path: Path) -> dict[str, Prepared]:
         return {}
 
 
-def _read(written: dict[str, Any]) -> Prepared:
+def _read(written: dict[str, Any]) -> PreparedEnvironment:
     box = written.pop("container")
-    contained = None if box is None else Contained(box[0], box[1], tuple(box[2]))
+    contained = None if box is None else PreparedContainer(box[0], box[1], tuple(box[2]))
     fields = {**written, "lines": tuple(written["lines"]), "sees": tuple(written["sees"])}
-    return Prepared(**fields, container=contained)
+    return PreparedEnvironment(**fields, container=contained)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from diel.base.errors import UsageError
 from diel.store.artifacts import content
 from diel.worker.environments.kept import find_tool, output_of
-from diel.worker.environments.prepared import Contained
+from diel.worker.environments.prepared import PreparedContainer
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _NVIDIA, _AMD = "/dev/nvidiactl", "/dev/kfd"
@@ -48,7 +48,7 @@ class Box(NamedTuple):
 
 
 def start_words(
-    contained: Contained,
+    contained: PreparedContainer,
     folder: str,
     sees: Sequence[str],
     env: Mapping[str, str],
@@ -63,7 +63,7 @@ def start_words(
     return _WORDS[runtime](Box(program, contained.image, folder, mounts, variables, *gpus))
 
 
-def find_runtime(contained: Contained, path: str) -> tuple[str, str]:
+def find_runtime(contained: PreparedContainer, path: str) -> tuple[str, str]:
     """Find a container's runtime and its program: as asked, or the first that fits. Raise NoContainer."""
     names = [contained.runtime] if contained.runtime else _fitting(contained.image)
     for name in names:

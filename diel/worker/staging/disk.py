@@ -340,7 +340,7 @@ NOTES = ".staging-"
 """The prefix of files in which processes of a task tell its worker what they copied."""
 
 
-class Brought(NamedTuple):
+class StagingReport(NamedTuple):
     """What was done to bring a task's artifacts to the node."""
 
     copied: int = 0
@@ -353,7 +353,7 @@ class Brought(NamedTuple):
     """Why the shared file system is read instead; empty if all is there."""
 
 
-def bring(disk: Disk, items: Sequence[Item], check: Check = no_check, tag: str = "") -> Brought:
+def bring(disk: Disk, items: Sequence[Item], check: Check = no_check, tag: str = "") -> StagingReport:
     """Make sure that artifacts stay on the node's disk until `release`, or two later tags `WHAT/…`. Raise
     StagingError where there is no room or the disk fails; OSError where a source cannot be read."""
     began = time.monotonic()
@@ -362,7 +362,7 @@ def bring(disk: Disk, items: Sequence[Item], check: Check = no_check, tag: str =
             disk.turn(tag.rpartition("/")[0])
         missing = disk.hold(items, tag)
         if not missing:
-            return Brought(found=len(items), folder=disk.root)
+            return StagingReport(found=len(items), folder=disk.root)
         with ThreadPoolExecutor(min(AT_ONCE, len(missing))) as pool:
             sizes = list(pool.map(lambda item: size_of(item.source), missing))
             disk.make_room({item.key: size for item, size in zip(missing, sizes, strict=True)}, tag)
@@ -378,7 +378,7 @@ def bring(disk: Disk, items: Sequence[Item], check: Check = no_check, tag: str =
         raise
     brought = [size for size in copied if size is not None]
     seconds = round(time.monotonic() - began, 6)
-    return Brought(len(brought), sum(brought), len(items) - len(brought), seconds, disk.root)
+    return StagingReport(len(brought), sum(brought), len(items) - len(brought), seconds, disk.root)
 
 
 def size_of(path: str) -> int:
@@ -433,30 +433,30 @@ def tree(source: str, target: str) -> list[tuple[str, str]]:
 
 def fetch(
     items: Sequence[Item], local: Local, environ: Mapping[str, str], check: Check = no_check, tag: str = ""
-) -> tuple[Brought, str]:
+) -> tuple[StagingReport, str]:
     """Copy artifacts to this node's disk; return their directory, or a warning, or neither: no gain."""
     try:
         disk = own_disk(local, environ)
         device = os.stat(disk.root).st_dev
         if not disk.named and all(os.stat(item.source).st_dev == device for item in items):
-            return Brought(found=len(items)), ""
+            return StagingReport(found=len(items)), ""
         return bring(disk, items, check, tag), disk.entries
     except StagingError as error:
-        return Brought(warning=str(error)), ""
+        return StagingReport(warning=str(error)), ""
     except OSError as error:
         where = "" if error.filename is None else f"{error.filename}: "
-        return Brought(warning=f"{where}{error.strerror}"), ""
+        return StagingReport(warning=f"{where}{error.strerror}"), ""
 
 
-_notes: list[Brought] = []
+_notes: list[StagingReport] = []
 
 
-def note(brought: Brought) -> None:
+def note(brought: StagingReport) -> None:
     """Keep what was copied for the end of the task."""
     _notes.append(brought)
 
 
-def take_notes() -> list[Brought]:
+def take_notes() -> list[StagingReport]:
     """Return what was copied since the last call because a part was drawn."""
     notes = list(_notes)
     _notes.clear()
@@ -468,17 +468,17 @@ def leave_notes(task_dir: str) -> None:
     _leave(task_dir, (brought for brought in take_notes() if brought.copied or brought.warning))
 
 
-def _leave(task_dir: str, notes: Iterable[Brought]) -> None:
+def _leave(task_dir: str, notes: Iterable[StagingReport]) -> None:
     for number, brought in enumerate(notes):
         place = f"{task_dir}/{NOTES}{os.uname().nodename}-{os.getpid()}-{number}.json"
         put(place, json.dumps(brought._asdict()))
 
 
-def read_notes(task_dir: str) -> list[Brought]:
+def read_notes(task_dir: str) -> list[StagingReport]:
     """Read and remove what processes of a task left."""
     notes = []
     for path in sorted(Path(task_dir).glob(f"{NOTES}*.json")):
-        notes.append(Brought(**json.loads(path.read_text(encoding="utf-8"))))
+        notes.append(StagingReport(**json.loads(path.read_text(encoding="utf-8"))))
         path.unlink()
     return notes
 

@@ -10,8 +10,8 @@ from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
-from diel.workflow.expressions.gathered import Unplaced, is_list, noun
-from diel.workflow.expressions.quantity import Quantity, Undefined, Unfit
+from diel.workflow.expressions.gathered import UnplacedValues, is_list, noun
+from diel.workflow.expressions.quantity import ComputationError, OperandMismatch, Quantity
 
 Types = tuple[type, ...]
 _PLAIN: Types = (int, float)
@@ -25,12 +25,12 @@ def _items(name: str, values: Any, of: Types) -> list[Any]:
     """Return the values of a list. Raise Undefined for another value, or an item of none of these types."""
     if not is_list(values):
         hint = "it takes a list, or what is gathered over an axis"
-        raise Unfit(f"{name}: expected a list, found {noun(values)}", hint)
+        raise OperandMismatch(f"{name}: expected a list, found {noun(values)}", hint)
     for kind in set(map(type, values)):
         if not issubclass(kind, (*of, type(None))):
             strange = next(item for item in values if type(item) is kind)
             expected = "numbers or texts" if str in of else "numbers"
-            raise Unfit(f"{name}: expected {expected}, found {noun(strange)} among the values")
+            raise OperandMismatch(f"{name}: expected {expected}, found {noun(strange)} among the values")
     return list(values)
 
 
@@ -113,7 +113,7 @@ def _in_order(items: Sequence[Any]) -> list[Any]:
     try:
         return sorted(items if alike else sorted(items, key=repr))
     except TypeError:
-        raise Undefined("numbers and texts have no common order") from None
+        raise ComputationError("numbers and texts have no common order") from None
 
 
 def flaw_of_share(share: Any) -> str:
@@ -126,7 +126,7 @@ def flaw_of_share(share: Any) -> str:
 def _quantile(items: Sequence[Any], share: Any) -> Any:
     """Return the value below which a share of the values lies, interpolated between neighbours."""
     if flaw := flaw_of_share(share):
-        raise Undefined(*flaw.split("; "))
+        raise ComputationError(*flaw.split("; "))
     ordered = _in_order(items)
     place = share * (len(ordered) - 1)
     below = math.floor(place)
@@ -146,7 +146,7 @@ def _extreme(name: str, pick: Callable[..., Any], *, leaving_out: bool = False) 
         try:
             first = pick(items)
         except TypeError:
-            raise Undefined(f"{name}: numbers and texts have no common order") from None
+            raise ComputationError(f"{name}: numbers and texts have no common order") from None
         alike = [item for item in items if item == first]
         return first if len(alike) == 1 else _in_order(alike)[0]
 
@@ -164,7 +164,7 @@ def _sorted(values: Any, reverse: bool = False) -> list[Any]:
     items = _items("sorted", values, _ORDERED)
     nans = [item for item in items if item is not None and item != item]
     ordered = _in_order(_there(items))[:: -1 if reverse else 1]
-    return Unplaced.of([values], [*ordered, *nans, *[None] * items.count(None)])
+    return UnplacedValues.of([values], [*ordered, *nans, *[None] * items.count(None)])
 
 
 def _truth(name: str, decisive: bool) -> Callable[[Any], bool | None]:

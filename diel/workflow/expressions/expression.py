@@ -25,8 +25,22 @@ from diel.workflow.expressions.functions import (
     operate,
     written,
 )
-from diel.workflow.expressions.gathered import Gathered, ListText, is_list, noun, pointwise, readable, truth
-from diel.workflow.expressions.quantity import NullOperand, Quantity, Undefined, Unfit, literals
+from diel.workflow.expressions.gathered import (
+    GatheredValues,
+    ListText,
+    is_list,
+    noun,
+    pointwise,
+    readable,
+    truth,
+)
+from diel.workflow.expressions.quantity import (
+    ComputationError,
+    NullOperand,
+    OperandMismatch,
+    Quantity,
+    literals,
+)
 from diel.workflow.expressions.syntax import (
     JOINT,
     Chain,
@@ -108,7 +122,7 @@ class Expression:
         value = self.value(scope)
         try:
             return truth(value)
-        except Undefined as error:
+        except ComputationError as error:
             raise self._refused(error, scope) from None
 
     def words(self, scope: Scope) -> list[str]:
@@ -126,7 +140,7 @@ class Expression:
     def _handed_on(self, scope: Scope) -> Any:
         """Return the value as a command takes it: a scope may join gathered values with others."""
         value = self.value(scope)
-        if type(value) is not Gathered and type(value) is not ListText:
+        if type(value) is not GatheredValues and type(value) is not ListText:
             return value
         join = getattr(scope, "join", None)
         return value if join is None else join(value)
@@ -161,7 +175,7 @@ class Expression:
     def _computed(self, tree: ast.expr, scope: Scope) -> Any:
         try:
             return _evaluators.evaluator.run(tree, scope)
-        except Undefined as error:
+        except ComputationError as error:
             raise self._refused(error, scope) from None
         except DielError:
             raise
@@ -172,7 +186,7 @@ class Expression:
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             raise self._failed(readable(error)) from None
 
-    def _refused(self, error: Undefined, scope: Scope) -> ExpressionError:
+    def _refused(self, error: ComputationError, scope: Scope) -> ExpressionError:
         """Return the error of a refused computation; where null stopped it, with where that comes from."""
         if not isinstance(error, NullOperand):
             return self._failed(error.message, error.hint)
@@ -399,9 +413,9 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
         except (LookupError, TypeError) as error:
             which = repr(key) if isinstance(key, int | float) else f"({noun(key)})"
             if isinstance(error, TypeError):
-                raise Unfit(f"cannot take item {which} of {noun(container)}") from None
+                raise OperandMismatch(f"cannot take item {which} of {noun(container)}") from None
             of = f"item {which} in a list of {len(container)}" if is_list(container) else f"key {which}"
-            raise Undefined(f"there is no {of}") from None
+            raise ComputationError(f"there is no {of}") from None
 
     def _slice(self, node: ast.Slice) -> slice:
         cut: slice = self._eval_slice(node)
@@ -416,7 +430,7 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
             for name in chain:
                 value = value[name]
         except (LookupError, TypeError):
-            raise Undefined(*_missing(chain, self.names)) from None
+            raise ComputationError(*_missing(chain, self.names)) from None
         return value
 
     def _operate(self, kind: type[ast.AST], *values: Any, by: Callable[..., Any] = operate) -> Any:
@@ -436,7 +450,7 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
         first, second = self._eval(node.left), self._eval(node.right)
         sides = (node.left, first), (node.right, second)
         lists = [part for part, value in sides if not isinstance(value, SCALARS) and is_list(value)]
-        gathered = lists and (isinstance(first, Gathered) or isinstance(second, Gathered))
+        gathered = lists and (isinstance(first, GatheredValues) or isinstance(second, GatheredValues))
         if lists and not gathered and all(map(is_literal, lists)):
             return self._operate(type(node.op), first, second, by=of_literals)
         return self._operate(type(node.op), first, second)
@@ -457,7 +471,9 @@ class Evaluator(EvalWithCompoundTypes):  # type: ignore[misc]
         for kind, operand in zip(node.ops, node.comparators, strict=True):
             first, second = second, self._eval(operand)
             outcome = self._operate(type(kind), first, second)
-            if isinstance(holds, Gathered) or (holds is not None and isinstance(outcome, Gathered)):
+            if isinstance(holds, GatheredValues) or (
+                holds is not None and isinstance(outcome, GatheredValues)
+            ):
                 outcome = pointwise(lambda before, now: before and now, (holds, outcome), of_null=True)
             holds = outcome
             if holds is False:
@@ -485,12 +501,12 @@ _evaluators = _Evaluators()
 
 def _key(value: Any, key: str) -> Any:
     """Return a key of a mapping; never an attribute of an object."""
-    if isinstance(value, SCALARS) or (is_list(value) and not isinstance(value, Gathered)):
-        raise Undefined(f"{noun(value)} has no '{key}'")
+    if isinstance(value, SCALARS) or (is_list(value) and not isinstance(value, GatheredValues)):
+        raise ComputationError(f"{noun(value)} has no '{key}'")
     try:
         return value[key]
     except (LookupError, TypeError):
-        raise Undefined(f"there is no '{key}'", did_you_mean(key, _names(value))) from None
+        raise ComputationError(f"there is no '{key}'", did_you_mean(key, _names(value))) from None
 
 
 def _missing(chain: Chain, scope: Any) -> tuple[str, str]:
@@ -539,7 +555,7 @@ def _null_in(node: ast.expr, evaluate: Evaluate) -> ast.expr | None:
             value = evaluate(part)
         except NullOperand:
             return _null_in(part, evaluate)
-        except Undefined:  # the name of an axis
+        except ComputationError:  # the name of an axis
             continue
         if value is None:
             nulls.append(part)
@@ -569,7 +585,7 @@ def _aggregate(call: ast.Call, name: str, shown: str, evaluate: Evaluate) -> tup
         return f"{shown} is null, as it is of {'one value' if there else 'no values'}", hint
     if None not in items:
         return f"{shown} is null, as NaN among its values could decide it", hint
-    at = values.place_text(items.index(None)) if isinstance(values, Gathered) else ""
+    at = values.place_text(items.index(None)) if isinstance(values, GatheredValues) else ""
     source = next((".".join(chain) for _, chain in chains_in(call.args[0])), "")
     hint = f"where({source}, {source} != null) leaves it out" if at and source else hint
     return f"{shown} is null, as one of its values is{at}", hint

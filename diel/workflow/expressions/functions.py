@@ -16,16 +16,16 @@ from diel.base.errors import counted
 from diel.base.values import BEYOND, is_finite, read_float
 from diel.workflow.expressions.aggregates import AGGREGATES
 from diel.workflow.expressions.gathered import (
-    Gathered,
+    GatheredValues,
     ListText,
-    Unplaced,
+    UnplacedValues,
     align,
     is_list,
     noun,
     pointwise,
     refusal,
 )
-from diel.workflow.expressions.quantity import Quantity, Undefined, Unfit, size
+from diel.workflow.expressions.quantity import ComputationError, OperandMismatch, Quantity, size
 
 SCALARS = (str, int, float, type(None))
 
@@ -57,7 +57,7 @@ def plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, Gathered):
+    if isinstance(value, GatheredValues):
         return value.map(plain)
     if is_list(value):
         return [plain(item) for item in value]
@@ -80,17 +80,17 @@ def _multiply(first: Any, second: Any) -> Any:
         if isinstance(many, str):
             return _repeated(many, times)
     if _bits(first) + _bits(second) > MAX_BITS:
-        raise Undefined("the result is too large")
+        raise ComputationError("the result is too large")
     return first * second
 
 
 def _repeated(many: Any, times: Any) -> Any:
     """Return a text or a literal list several times over."""
     if not isinstance(times, int):
-        raise Unfit(f"cannot multiply {noun(many)} by {noun(times)}")
+        raise OperandMismatch(f"cannot multiply {noun(many)} by {noun(times)}")
     nested = not isinstance(many, str) and any(not isinstance(item, SCALARS) for item in many)
     if nested or times * len(many) > MAX_ITEMS:
-        raise Undefined("the repetition would be too large", "make it in a module")
+        raise ComputationError("the repetition would be too large", "make it in a module")
     return many * times
 
 
@@ -106,7 +106,7 @@ def refuse_lists(*values: Any) -> None:
     for value in values:
         if not isinstance(value, _NUMBERS) and is_list(value):
             hint = "concat(a, b) puts lists together, along(list, axis) gives the items of one their points"
-            raise Unfit("cannot compute with a list: its items have no points", hint)
+            raise OperandMismatch("cannot compute with a list: its items have no points", hint)
 
 
 def _of_numbers(compute: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -114,7 +114,7 @@ def _of_numbers(compute: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]
         refuse_lists(first, second)
         result = compute(first, second)
         if type(result) is float and math.isinf(result) and is_finite(first) and is_finite(second):
-            raise Undefined(f"the result is {BEYOND}")
+            raise ComputationError(f"the result is {BEYOND}")
         return result
 
     return computed
@@ -122,23 +122,23 @@ def _of_numbers(compute: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]
 
 def _power(base: Any, exponent: Any) -> Any:
     if isinstance(base, int) and isinstance(exponent, int) and _bits(base) * abs(exponent) > MAX_BITS:
-        raise Undefined("the result is too large")
+        raise ComputationError("the result is too large")
     result = base**exponent
     if isinstance(result, complex):
-        raise Undefined("a fractional power of a negative number is not a real number")
+        raise ComputationError("a fractional power of a negative number is not a real number")
     return result
 
 
 def _modulo(first: Any, second: Any) -> Any:
     if isinstance(first, str):  # formatting could make a text of any length
-        raise Undefined("cannot take the remainder of a text", "put several ${{ }} into the text")
+        raise ComputationError("cannot take the remainder of a text", "put several ${{ }} into the text")
     return first % second
 
 
 def _equal(first: Any, second: Any) -> Any:
     if is_list(first) != is_list(second) and first is not None and second is not None:
         hint = "compare an item, len(...), or along(list, axis); `in` looks for an item"
-        raise Unfit(f"{noun(first)} never equals {noun(second)}", hint)
+        raise OperandMismatch(f"{noun(first)} never equals {noun(second)}", hint)
     return first == second
 
 
@@ -168,7 +168,7 @@ def operate(kind: type[ast.AST], *values: Any) -> Any:
     compute = OPERATORS[kind]
     try:
         for value in values if kind not in _WHOLE else values[:1]:
-            if type(value) is Gathered:
+            if type(value) is GatheredValues:
                 if kind in _WHOLE:
                     return value.map(lambda item: compute(item, values[1]))
                 return pointwise(compute, values, of_null=kind in (ast.Eq, ast.NotEq))
@@ -184,24 +184,24 @@ _WHOLE = (ast.In, ast.NotIn)
 def _range(*bounds: int) -> list[int]:
     numbers = range(*bounds)
     if len(numbers) > MAX_ITEMS:
-        raise Undefined(f"a range in an expression has at most {MAX_ITEMS:,} numbers", "use an axis")
+        raise ComputationError(f"a range in an expression has at most {MAX_ITEMS:,} numbers", "use an axis")
     return list(numbers)
 
 
 def _round(value: float, digits: int | None = None) -> Any:
     if digits is not None and abs(digits) > 400:  # beyond any float: Python would build 10**digits
-        raise Undefined("cannot round to so many digits")
+        raise ComputationError("cannot round to so many digits")
     return round(value, digits)
 
 
 def _where(values: Any, conditions: Any) -> list[Any]:
     """Return the values for which a condition holds at the same point, or place of a list."""
-    gathered = isinstance(values, Gathered)
+    gathered = isinstance(values, GatheredValues)
     if not (is_list(values) and is_list(conditions)):
-        raise Unfit(f"where: expected two lists, found {noun(values)} and {noun(conditions)}")
-    if gathered != isinstance(conditions, Gathered):
+        raise OperandMismatch(f"where: expected two lists, found {noun(values)} and {noun(conditions)}")
+    if gathered != isinstance(conditions, GatheredValues):
         hint = "along(list, axis) gives the items of a list the points of an axis"
-        raise Unfit("where: the items of one list have points, those of the other have none", hint)
+        raise OperandMismatch("where: the items of one list have points, those of the other have none", hint)
     picks: tuple[str, ...] = ()
     if gathered:
         chosen = (point for point, holds in zip(conditions.points, conditions, strict=True) if holds)
@@ -209,49 +209,51 @@ def _where(values: Any, conditions: Any) -> list[Any]:
         values, conditions = align([values, conditions])
     if len(values) != len(conditions):
         message = f"one list has {counted(len(values), 'item')}, the other {len(conditions)}"
-        raise Undefined(f"where: {message}", "gather both alike")
+        raise ComputationError(f"where: {message}", "gather both alike")
     places = [place for place, holds in enumerate(conditions) if holds and holds == holds]
     items = [values[place] for place in places]
     if not gathered:
-        return Unplaced.of((values, conditions), items)
-    return Gathered(items, values.axes, [values.points[place] for place in places], picks)
+        return UnplacedValues.of((values, conditions), items)
+    return GatheredValues(items, values.axes, [values.points[place] for place in places], picks)
 
 
 def _concat(*lists: Any) -> list[Any]:
     """Return the items of several lists, one after the other. They have no points any more."""
     for part in lists:
         if not is_list(part):
-            raise Unfit(f"concat: expected lists, found {noun(part)}", "write one item as [item]")
-    return Unplaced.of(lists, [item for part in lists for item in part])
+            raise OperandMismatch(f"concat: expected lists, found {noun(part)}", "write one item as [item]")
+    return UnplacedValues.of(lists, [item for part in lists for item in part])
 
 
-def along(values: Any, axis: str, places: Mapping[str, Sequence[int]]) -> Gathered:
+def along(values: Any, axis: str, places: Mapping[str, Sequence[int]]) -> GatheredValues:
     """Return the items of a list that one task made, each at a point of an axis. Raise Undefined."""
     if axis not in places:
         hint = f"it gathers over: {', '.join(places) or 'no axis'}"
-        raise Unfit(f"along: nothing is gathered over '{axis}' here", hint)
-    if isinstance(values, Gathered) or not is_list(values):
+        raise OperandMismatch(f"along: nothing is gathered over '{axis}' here", hint)
+    if isinstance(values, GatheredValues) or not is_list(values):
         actual = "gathered values, which have their points" if is_list(values) else noun(values)
-        raise Unfit(f"along: expected a list that one task made, found {actual}")
-    if isinstance(values, Unplaced):
+        raise OperandMismatch(f"along: expected a list that one task made, found {actual}")
+    if isinstance(values, UnplacedValues):
         hint = "compute with gathered values as they are: they meet by point"
-        raise Unfit("along: the items of this list were gathered, and have lost their points", hint)
+        raise OperandMismatch("along: the items of this list were gathered, and have lost their points", hint)
     points = [(place,) for place in places[axis]]
     if len(points) != len(values):
         actual = f"{counted(len(values), 'item')} at {counted(len(points), 'point')} of axis '{axis}'"
-        raise Undefined(f"along: {actual}", "make an item for each point")
-    return Gathered(values, (axis,), points)
+        raise ComputationError(f"along: {actual}", "make an item for each point")
+    return GatheredValues(values, (axis,), points)
 
 
 def _join(values: Any, between: str = " ") -> str:
     """Return the items as one text; items that are lists are rows, with blanks between their items."""
-    if isinstance(values, Gathered):
+    if isinstance(values, GatheredValues):
         return ListText.of(values, lambda items: _join(items, between))
     if not is_list(values):
-        raise Unfit(f"join: expected a list, found {noun(values)}", "str(value) writes one value as a text")
+        raise OperandMismatch(
+            f"join: expected a list, found {noun(values)}", "str(value) writes one value as a text"
+        )
     if any(item is None for item in values):
         hint = "where(a.e, a.e != null) leaves it out, str(a.e) writes it"
-        raise Undefined("join: expected values, found null among them", hint)
+        raise ComputationError("join: expected values, found null among them", hint)
     return str(between).join(_join(item) if is_list(item) else written(item) for item in values)
 
 
@@ -266,15 +268,17 @@ def _format(value: Any, form: str) -> str:
     """Return a value as Python's format writes it: `.6f`, `12.5e`, `05d`, `>10`."""
     if not (isinstance(form, str) and _FORMAT.fullmatch(form)):
         strange = repr(form) if isinstance(form, str) else noun(form)
-        raise Undefined(f"format: {strange} is no format", "write it as in '.6f', '12.5e', '05d' or '>10'")
+        raise ComputationError(
+            f"format: {strange} is no format", "write it as in '.6f', '12.5e', '05d' or '>10'"
+        )
     if not isinstance(value, SCALARS):
-        raise Undefined(f"format: expected a number or a text, found {noun(value)}", "join a list")
+        raise ComputationError(f"format: expected a number or a text, found {noun(value)}", "join a list")
     return format(written(value) if isinstance(value, bool) or value is None else value, form)
 
 
 def _fortran(value: Any) -> str:
     """Return a value as Fortran's namelists read it: `1.0d-3`, `.true.`, `'text'`; a list with commas."""
-    if isinstance(value, Gathered):
+    if isinstance(value, GatheredValues):
         return ListText.of(value, _fortran)
     if is_list(value):
         return ", ".join(map(_fortran, value))
@@ -291,8 +295,10 @@ def _fortran(value: Any) -> str:
         hint = (
             "leave it out, by `when: abs(x) < 1e300` or where(a.e, abs(a.e) < 1e300), or write a case for it"
         )
-        raise Undefined(f"fortran: namelists have no form for {written(value)} that all compilers read", hint)
-    raise Undefined(f"fortran: expected a number, a text or a truth value, found {noun(value)}")
+        raise ComputationError(
+            f"fortran: namelists have no form for {written(value)} that all compilers read", hint
+        )
+    raise ComputationError(f"fortran: expected a number, a text or a truth value, found {noun(value)}")
 
 
 def _ordinary(value: Any) -> Any:
@@ -321,7 +327,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "join": _join,
     "len": len,
     "size": size,
-    "str": lambda value: ListText.of(value, written) if isinstance(value, Gathered) else _text(value),
+    "str": lambda value: ListText.of(value, written) if isinstance(value, GatheredValues) else _text(value),
     "where": _where,
 }
 """The functions of expressions. Each is fast and its result small, whatever it is given."""
@@ -343,11 +349,11 @@ def call(name: str, values: Sequence[Any], options: Mapping[str, Any]) -> Any:
     if name in _PYTHON_TAKES_NULL and None in (*values[1:], *options.values()):
         raise refusal(TypeError(), [None], USAGE[name])
     if is_of_one(name, values):
-        if any(isinstance(value, Gathered) for value in values):
+        if any(isinstance(value, GatheredValues) for value in values):
             return pointwise(function, values, use=USAGE[name])
         if name in OF_ONE and any(map(is_list, values)):
             hint = "along(list, axis) gives the items of a list the points of an axis"
-            raise Unfit(f"{name}: expected one value, found a list", hint)
+            raise OperandMismatch(f"{name}: expected one value, found a list", hint)
     try:
         return function(*values)
     except (TypeError, ValueError) as error:

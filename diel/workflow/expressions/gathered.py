@@ -5,13 +5,13 @@ from itertools import compress, repeat
 from operator import itemgetter
 from typing import Any
 
-from diel.workflow.expressions.quantity import NullOperand, Quantity, Undefined, Unfit
+from diel.workflow.expressions.quantity import ComputationError, NullOperand, OperandMismatch, Quantity
 
 Point = tuple[int, ...]
 """The place of a value: the number of a point of each axis, in the order of the axes."""
 
 
-class Gathered(list[Any]):
+class GatheredValues(list[Any]):
     """The values of several tasks along axes, each with its point. It is a list, so that what only counts or
     shows values needs to know nothing of it. A slice keeps the points; a key is read of each value."""
 
@@ -41,7 +41,7 @@ class Gathered(list[Any]):
             step = key.step or 1
             start = 0 if key.start is None and step > 0 else key.start
             part = f"{start}:{key.stop}:{step}"  # [:2] and [0:2:1] are one
-            return Gathered(item, self.axes, self.points[key], (*self.picks, part))
+            return GatheredValues(item, self.axes, self.points[key], (*self.picks, part))
         return item
 
     def place_text(self, place: int) -> str:
@@ -49,39 +49,39 @@ class Gathered(list[Any]):
         pairs = zip(self.points[place], self.axes, strict=True)
         return ", at point " + ", ".join(f"{number} of {axis}" for number, axis in pairs)
 
-    def map(self, function: Callable[[Any], Any]) -> "Gathered":
+    def map(self, function: Callable[[Any], Any]) -> "GatheredValues":
         """Return a function's result for each value, at the same points."""
-        return Gathered(map(function, self), self.axes, self.points, self.picks)
+        return GatheredValues(map(function, self), self.axes, self.points, self.picks)
 
 
-class Unplaced(list[Any]):
+class UnplacedValues(list[Any]):
     """A list that was made of gathered values: its items have lost their points, and get no others."""
 
     def __getitem__(self, key: Any) -> Any:
         item = super().__getitem__(key)
-        return Unplaced(item) if isinstance(key, slice) else item
+        return UnplacedValues(item) if isinstance(key, slice) else item
 
     @classmethod
     def of(cls, sources: Iterable[Any], items: list[Any]) -> list[Any]:
         """Return a list as it is, or as such a one if a source had points or has lost them."""
-        return cls(items) if any(isinstance(source, Gathered | cls) for source in sources) else items
+        return cls(items) if any(isinstance(source, GatheredValues | cls) for source in sources) else items
 
 
 class ListText(str):
     """A text that was written of gathered values, so that it can be written again of fewer."""
 
-    source: Gathered
+    source: GatheredValues
     write: Callable[[Sequence[Any]], str]
 
     @classmethod
-    def of(cls, source: Gathered, write: Callable[[Sequence[Any]], str]) -> "ListText":
+    def of(cls, source: GatheredValues, write: Callable[[Sequence[Any]], str]) -> "ListText":
         """Write gathered values."""
         text = cls(write(list(source)))
         text.source, text.write = source, write
         return text
 
 
-def align(values: Sequence[Gathered]) -> Sequence[Gathered]:
+def align(values: Sequence[GatheredValues]) -> Sequence[GatheredValues]:
     """Join values at the points that all have, in the order of the one with most axes; those with fewer axes
     repeat. Raise Undefined where one has an axis that these lack."""
     wide = max(values, key=lambda value: len(value.axes))
@@ -94,10 +94,10 @@ def align(values: Sequence[Gathered]) -> Sequence[Gathered]:
     points = list(compress(wide.points, common))
     columns = (map(t.__getitem__, compress(at, common)) for t, at in zip(tables, keys, strict=True))
     picks = next((value.picks for value in values if value.picks), ())
-    return [Gathered(column, wide.axes, points, picks) for column in columns]
+    return [GatheredValues(column, wide.axes, points, picks) for column in columns]
 
 
-def _part(narrow: Gathered, wide: Gathered) -> Callable[[Point], Point]:
+def _part(narrow: GatheredValues, wide: GatheredValues) -> Callable[[Point], Point]:
     """Return a function from the point of a value with more axes to that of this one."""
     if narrow.axes == wide.axes:
         return lambda point: point
@@ -105,7 +105,7 @@ def _part(narrow: Gathered, wide: Gathered) -> Callable[[Point], Point]:
     if alone:
         axes = f"{', '.join(narrow.axes)} and over {', '.join(wide.axes)}"
         hint = "reduce one of them first, with mean() or sum() for instance"
-        raise Unfit(f"values gathered over {axes} have no points in common", hint)
+        raise OperandMismatch(f"values gathered over {axes} have no points in common", hint)
     places = [wide.axes.index(axis) for axis in narrow.axes]
     if len(places) == 1:
         place = places[0]
@@ -115,27 +115,27 @@ def _part(narrow: Gathered, wide: Gathered) -> Callable[[Point], Point]:
 
 def pointwise(
     function: Callable[..., Any], values: Sequence[Any], *, of_null: bool = False, use: str = ""
-) -> Gathered:
+) -> GatheredValues:
     """Return a function's result at each point that all gathered values have; null where one is null, unless
     the function takes it. Raise Undefined with the point where it fails; `use` is as in `refusal`."""
-    met = align([value for value in values if isinstance(value, Gathered)])
+    met = align([value for value in values if isinstance(value, GatheredValues)])
     rest = iter(met)
-    columns = [next(rest) if isinstance(value, Gathered) else repeat(value) for value in values]
+    columns = [next(rest) if isinstance(value, GatheredValues) else repeat(value) for value in values]
     results: list[Any] = []
     try:
         for row in zip(*columns, strict=False):  # one value is repeated without end
             results.append(None if not of_null and None in row else function(*row))
-    except (ArithmeticError, LookupError, TypeError, ValueError, Undefined) as error:
+    except (ArithmeticError, LookupError, TypeError, ValueError, ComputationError) as error:
         why = refusal(error, row, use)
         raise type(why)(f"{why.message}{met[0].place_text(len(results))}", why.hint) from None
-    return Gathered(results, met[0].axes, met[0].points, met[0].picks)
+    return GatheredValues(results, met[0].axes, met[0].points, met[0].picks)
 
 
 def truth(value: Any) -> bool:
     """Return whether a value counts as true. Raise Unfit for one at each point, NullOperand for null."""
-    if isinstance(value, Gathered):
+    if isinstance(value, GatheredValues):
         message = f"one truth is needed here, and this is a value for each point of {', '.join(value.axes)}"
-        raise Unfit(message, "write all(...), any(...), or compare mean(...)")
+        raise OperandMismatch(message, "write all(...), any(...), or compare mean(...)")
     if value is None:
         raise NullOperand("null is neither true nor false")
     return bool(value)
@@ -156,11 +156,11 @@ def noun(value: Any) -> str:
     return nouns.get(type(value), "a list" if is_list(value) else "a mapping")
 
 
-def refusal(error: Exception, values: Sequence[Any], use: str = "") -> Undefined:
+def refusal(error: Exception, values: Sequence[Any], use: str = "") -> ComputationError:
     """Return why a computation with values failed; `use` is how its function is written."""
-    if isinstance(error, Undefined):
+    if isinstance(error, ComputationError):
         return error
-    kind: type[Undefined] = Unfit
+    kind: type[ComputationError] = OperandMismatch
     name, hint = f"{use.partition('(')[0]}: " * bool(use), f"write {use}" * bool(use)
     if isinstance(error, TypeError) and any(value is None for value in values):
         kind, shown = NullOperand, ["null"]
@@ -168,9 +168,9 @@ def refusal(error: Exception, values: Sequence[Any], use: str = "") -> Undefined
         shown = [*map(noun, values)]
         hint = hint or "str(n) makes a text of a number, float(t) a number of a text" * ("a text" in shown)
     elif isinstance(error, ValueError) and not any(word in str(error) for word in ("domain", "beyond")):
-        kind, shown = Undefined, ["null" if value is None else repr(value) for value in values]
+        kind, shown = ComputationError, ["null" if value is None else repr(value) for value in values]
     else:
-        return Undefined(readable(error))
+        return ComputationError(readable(error))
     return kind(f"{name}cannot compute with {' and '.join(shown) or 'nothing':.80}", hint)
 
 

@@ -22,15 +22,15 @@ _LITERAL = (
 """Compiled when an expression has one, for it takes a while."""
 
 
-class Undefined(HintedError):
+class ComputationError(HintedError):
     """A computation that was refused, with the reason."""
 
 
-class NullOperand(Undefined):
+class NullOperand(ComputationError):
     """A computation or a choice that null stops, for it stands for no value."""
 
 
-class Unfit(Undefined):
+class OperandMismatch(ComputationError):
     """A computation with values of kinds, or over axes, that do not go together, whatever the values are."""
 
 
@@ -53,7 +53,9 @@ class Quantity:
     def __post_init__(self) -> None:
         """Raise Undefined for what is infinite or no number, and OverflowError for what no float holds."""
         if not math.isfinite(self.number):
-            raise Undefined(f"the size or duration is {self.number}", "look at its divisors and factors")
+            raise ComputationError(
+                f"the size or duration is {self.number}", "look at its divisors and factors"
+            )
 
     @property
     def text(self) -> str:
@@ -118,7 +120,9 @@ class Quantity:
     __ceil__, __floor__ = _of_same_unit(math.ceil), _of_same_unit(math.floor)
 
     def __float__(self) -> float:
-        raise Undefined(f"{self} is no plain number", f"divide it first: x / {'1GiB' if self.size else '1s'}")
+        raise ComputationError(
+            f"{self} is no plain number", f"divide it first: x / {'1GiB' if self.size else '1s'}"
+        )
 
     __int__ = __index__ = __float__
 
@@ -146,7 +150,7 @@ def _alike(mine: Quantity, other: Any) -> Quantity:
         return mine.of(0)
     pair = f"{other!r} and {mine!r}" if isinstance(other, Quantity) else f"{mine!r} and a plain number"
     hint = "a size goes with a size, a duration with a duration; divide, or multiply by a unit such as 1s"
-    raise Unfit(f"cannot compare, add or subtract {pair}", hint)
+    raise OperandMismatch(f"cannot compare, add or subtract {pair}", hint)
 
 
 def literals(text: str) -> tuple[str, dict[int, Quantity]]:
@@ -177,9 +181,9 @@ def _sizes(value: Any) -> Iterator[int]:
     try:
         size = getattr(value, "bytes", None)
     except OSError as error:
-        raise Undefined(f"size: {value} cannot be read: {error.strerror}") from None
+        raise ComputationError(f"size: {value} cannot be read: {error.strerror}") from None
     if not isinstance(size, int):
         hint = "write size(inputs.NAME) or size(STAGE.OUTPUT) of a file, or size(files.NAME)"
         shown = "null" if value is None else str(value)
-        raise Undefined(f"size: expected a file or a directory, found {shown:.60}", hint)
+        raise ComputationError(f"size: expected a file or a directory, found {shown:.60}", hint)
     yield size

@@ -2,6 +2,6 @@
 
 from diel.workflow.graph.build import build
 from diel.workflow.graph.gang import Gang, gangs
-from diel.workflow.graph.stage_graph import Edge, Published, StageGraph
+from diel.workflow.graph.stage_graph import Edge, PublishedHyperparameter, StageGraph
 from diel.workflow.graph.uses import hyperparameter_reads
 from diel.workflow.models.model import Key

@@ -8,7 +8,7 @@ from diel.base.errors import MAX_PROBLEMS, did_you_mean
 from diel.workflow.graph.gang import check_beside, check_gangs, check_stream, check_streams
 from diel.workflow.graph.judge import check_adaptive, check_waits
 from diel.workflow.graph.service import check_service, check_services, is_renewed, nearest_service
-from diel.workflow.graph.stage_graph import Edge, Published, StageGraph
+from diel.workflow.graph.stage_graph import Edge, PublishedHyperparameter, StageGraph
 from diel.workflow.graph.uses import hyperparameter_reads, uses
 from diel.workflow.models import Axis, Loop, Search, Stage, Violation, Workflow
 from diel.workflow.models.forms.axis import bare, clashes
@@ -235,7 +235,7 @@ def _published_uses(graph: StageGraph, flaws: list[Violation]) -> Iterator[Edge]
                     Violation(message, "add the axis, or let a stage without it publish one value", key)
                 )
                 continue
-            declared = Published(read, workflow.hyperparameters[read])
+            declared = PublishedHyperparameter(read, workflow.hyperparameters[read])
             over = [] if source.when is None else [axis for axis in source.over if axis in workflow.axes]
             # `when` may leave out some rounds of a loop: the last in which the stage ran is read.
             picked = {label: "last" for label in over if workflow.axes[label].in_turn}

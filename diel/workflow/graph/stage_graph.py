@@ -14,7 +14,7 @@ _SHORT = 1e-9
 """Seconds for a stage of unknown length, so that a chain of such stages still counts."""
 
 
-class Published(NamedTuple):
+class PublishedHyperparameter(NamedTuple):
     """A hyperparameter that is read with the value that another stage gave it."""
 
     name: str
@@ -50,7 +50,7 @@ class Edge(NamedTuple):
     """The value for the first round; templates in it are not evaluated yet."""
     hyperparameter: str | None = None
     """The hyperparameter that is read instead of an output, as a search set it."""
-    published: Published | None = None
+    published: PublishedHyperparameter | None = None
     """The hyperparameter whose value the output is."""
     stream: bool = False
     """Whether the output is read while its task runs."""

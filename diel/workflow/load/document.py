@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from diel.workflow.load.include import Composition
 
 from diel.base.files import flaw_of
-from diel.workflow.models.data import Filling
+from diel.workflow.models.data import TemplateContent
 
 M = TypeVar("M", bound=SpecModel)
 
@@ -190,17 +190,21 @@ def _composed(
     source: Source, data: dict[str, Any], included: Mapping[str, str] | None
 ) -> "tuple[Source, Composition, type[Workflow]]":
     """Return a workflow with its included and extended parts in place, and the model for it."""
-    from diel.workflow.load.include import Composed, Inner, composed  # here: few workflows include or extend
-    from diel.workflow.load.part import Whereabouts
+    from diel.workflow.load.include import (  # here: few workflows include or extend
+        ComposedWorkflow,
+        IncludedWorkflow,
+        composed,
+    )
+    from diel.workflow.load.part import KeyLocations
 
-    def opened(path: Path, text: str | None) -> Inner:
+    def opened(path: Path, text: str | None) -> IncludedWorkflow:
         inner, held, wrong = parse(read_text(path) if text is None else text, path, _VERBATIM)
         if inner.root is not None:
             wrong += fit(inner, _without_sections(held), Workflow)[1]
-        return Inner(inner, held, wrong)
+        return IncludedWorkflow(inner, held, wrong)
 
     whole = composed(source, data, opened, included)
-    return replace(source, elsewhere=Whereabouts(whole.parts)), whole, Composed
+    return replace(source, elsewhere=KeyLocations(whole.parts)), whole, ComposedWorkflow
 
 
 def _without_sections(data: Any) -> Any:
@@ -471,16 +475,20 @@ def read_templates(document: Document, folder: Path) -> Iterator[Problem]:
                 yield Source(shown, text).at(place, key, "a NUL character: this is no text", _AS_IT_IS)
             executable = os.access(path, os.X_OK)
             content, edits = document.elsewhere.renamed(key, text) if document.elsewhere else (text, [])
-            rendering.fill(Filling(content, executable, text, edits) if edits else Filling(text, executable))
+            rendering.fill(
+                TemplateContent(content, executable, text, edits)
+                if edits
+                else TemplateContent(text, executable)
+            )
 
 
-def fill_templates(spec: Workflow, fillings: Mapping[str, Filling]) -> None:
+def fill_templates(spec: Workflow, fillings: Mapping[str, TemplateContent]) -> None:
     """Give the templates of a run's workflow their texts of when it was made, which old runs keep by file."""
     for key, rendering in renderings(spec):
         earlier = f"{key[1]}:{rendering.template}" if "." in str(key[1]) else rendering.template
         rendering.fill(fillings.get(".".join(map(str, key)), fillings.get(earlier, rendering.filling)))
 
 
-def kept_templates(spec: Workflow) -> dict[str, Filling]:
+def kept_templates(spec: Workflow) -> dict[str, TemplateContent]:
     """Return the content of the templates by key, for the run to keep: each stage has its own names."""
     return {".".join(map(str, key)): rendering.filling for key, rendering in renderings(spec)}

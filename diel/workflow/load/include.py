@@ -19,7 +19,7 @@ from diel.workflow.expressions import JOINT
 from diel.workflow.expressions.expression import PLACES
 from diel.workflow.expressions.syntax import Chain
 from diel.workflow.load.nodes import Key, Source
-from diel.workflow.load.part import Edit, Part, Written, joined, renamed
+from diel.workflow.load.part import Edit, Part, WrittenKey, joined, renamed
 from diel.workflow.models.forms import Axis, AxisForm
 from diel.workflow.models.forms.sample import seed_of
 from diel.workflow.models.hyperparameter import Hyperparameter
@@ -210,7 +210,7 @@ def _reference(text: str, names: Renaming) -> str:
     return f"{names.stages.get(stage, stage)}{dot}{output}"
 
 
-class Inner(NamedTuple):
+class IncludedWorkflow(NamedTuple):
     """An included workflow: its file's content, and its parts, those of its own includes among them."""
 
     source: Source
@@ -219,7 +219,7 @@ class Inner(NamedTuple):
     parts: Mapping[tuple[str, str], Part] = MappingProxyType({})
 
 
-Opened = Callable[[Path, str | None], Inner]
+Opened = Callable[[Path, str | None], IncludedWorkflow]
 """Reads a workflow file, or its text as it was, and checks the keys of the whole file."""
 
 
@@ -259,7 +259,7 @@ class _Reader:
         self.lacking = False
         """Whether a part could not be read: problems of references to it say nothing new."""
         self._opened = opened
-        self._read_before: dict[str, Inner] = {}
+        self._read_before: dict[str, IncludedWorkflow] = {}
         self._texts = texts
         self._count = 0
 
@@ -298,7 +298,7 @@ class _Reader:
                         source.problem(key, f"{quote(name)} is not a name", hint, at_key=True)
                     )
                 else:
-                    yield key, Part(value, {(): Written(source, key)})
+                    yield key, Part(value, {(): WrittenKey(source, key)})
 
     def _is_free(self, source: Source, name: str, own: Parts) -> bool:
         """Return whether a workflow can be included under a name: no stage or the like has it."""
@@ -312,7 +312,7 @@ class _Reader:
             )
         return other is None and re.fullmatch(NAME_PATTERN, name) is not None  # else the model refuses it
 
-    def _read(self, source: Source, name: str, word: Any, above: tuple[Path, ...]) -> Inner | None:
+    def _read(self, source: Source, name: str, word: Any, above: tuple[Path, ...]) -> IncludedWorkflow | None:
         """Return an included workflow; None with a problem where it cannot be read."""
         key: Key = ("include", name, "file")
         if not isinstance(word, str) or not word:
@@ -372,19 +372,19 @@ def _clashes(source: Source, name: str, merged: Parts, brought: Parts, own: Part
                 yield source.problem(("include", name), message, hint, at_key=True)
 
 
-def _as_its_own(parts: Parts, inner: Inner) -> Parts:
+def _as_its_own(parts: Parts, inner: IncludedWorkflow) -> Parts:
     """Return the parts of an included workflow with its own shell and seed, not the other workflow's."""
     changed = dict(parts)
     for (section, name), part in parts.items():
         texts = isinstance(part.data, dict) and isinstance(part.data.get("command"), str)
         if section == "stages" and texts and "shell" not in part.data:
             shell = inner.data.get("shell") or "bash"
-            places = {**part.places, ("shell",): Written(inner.source, ("shell",))}
+            places = {**part.places, ("shell",): WrittenKey(inner.source, ("shell",))}
             changed[section, name] = Part({**part.data, "shell": shell}, places)
         sample = part.data.get("sample") if section == "axes" and isinstance(part.data, dict) else None
         if isinstance(sample, dict) and "seed" not in sample and isinstance(inner.data.get("seed", 0), int):
             drawn = {**sample, "seed": seed_of(inner.data.get("seed", 0), name)}
-            places = {**part.places, ("sample", "seed"): Written(inner.source, ("seed",))}
+            places = {**part.places, ("sample", "seed"): WrittenKey(inner.source, ("seed",))}
             changed[section, name] = Part({**part.data, "sample": drawn}, places)
     return changed
 
@@ -392,7 +392,9 @@ def _as_its_own(parts: Parts, inner: Inner) -> Parts:
 class _Binding:
     """An included workflow's parts in the including one: under new names, some bound."""
 
-    def __init__(self, source: Source, name: str, entry: dict[str, Any], around: Parts, inner: Inner) -> None:
+    def __init__(
+        self, source: Source, name: str, entry: dict[str, Any], around: Parts, inner: IncludedWorkflow
+    ) -> None:
         self.problems: list[Problem] = []
         self.changes: list[tuple[str, Part]] = []
         """Its stages' changes, in names of the including workflow."""
@@ -412,7 +414,7 @@ class _Binding:
             entries = entry.get(section)
             for label, value in entries.items() if isinstance(entries, dict) else ():
                 if self._has(section, label, inner):
-                    bind(label, value, Written(source, ("include", name, section, label)))
+                    bind(label, value, WrittenKey(source, ("include", name, section, label)))
         folder = os.path.relpath(inner.source.path.parent.absolute(), source.path.parent.absolute())
         self._names.prefix = "" if folder == "." else f"{folder}/"
         self._name_chains()
@@ -423,7 +425,7 @@ class _Binding:
                 bound[section, f"{name}.{label}"] = _rename(section, part, self._names)
         self.made = bound
 
-    def _has(self, section: str, label: str, inner: Inner) -> bool:
+    def _has(self, section: str, label: str, inner: IncludedWorkflow) -> bool:
         labels = [name for kind, name in inner.parts if kind == section]
         if label not in labels:
             noun = {"axes": "axis"}.get(section, section.removesuffix("s"))
@@ -433,10 +435,10 @@ class _Binding:
             self.problems.append(self._source.problem(key, message, hint, at_key=True))
         return label in labels
 
-    def _bind_axis(self, label: str, value: Any, place: Written) -> None:
+    def _bind_axis(self, label: str, value: Any, place: WrittenKey) -> None:
         if not isinstance(value, str):
             listed = isinstance(value, list)
-            places: dict[Key, Written] = {(): place, ("values",): place} if listed else {(): place}
+            places: dict[Key, WrittenKey] = {(): place, ("values",): place} if listed else {(): place}
             self._inner["axes", label] = Part({"values": value} if listed else value, places)
         elif self._is_around("axes", value, place):
             bound = self._around["axes", value].data
@@ -456,7 +458,7 @@ class _Binding:
                 params = {**part.data.get("params", {}), own: f"${{{{ {own} }}}}"}
                 self._inner[section, name] = Part({**part.data, "params": params}, part.places)
 
-    def _bind_hyperparameter(self, label: str, value: Any, place: Written) -> None:
+    def _bind_hyperparameter(self, label: str, value: Any, place: WrittenKey) -> None:
         name = value.removeprefix("hp.") if isinstance(value, str) else ""
         if isinstance(value, str) and name != value:
             if self._is_around("hyperparameters", name, place):
@@ -470,7 +472,7 @@ class _Binding:
             joined(below, above) if isinstance(below.data, dict) else above
         )
 
-    def _is_around(self, section: str, name: str, place: Written) -> bool:
+    def _is_around(self, section: str, name: str, place: WrittenKey) -> bool:
         labels = [label for kind, label in self._around if kind == section]
         if name not in labels:
             noun = {"axes": "axis"}.get(section, "hyperparameter")
@@ -478,7 +480,7 @@ class _Binding:
             self.problems.append(place.source.problem(place.key, f"no {noun} '{name}' here", hint))
         return name in labels
 
-    def _change(self, label: str, value: Any, place: Written) -> None:
+    def _change(self, label: str, value: Any, place: WrittenKey) -> None:
         if isinstance(value, dict):
             self.changes.append((f"{self._name}.{label}", Part(value, {(): place})))
 
@@ -529,7 +531,7 @@ Dotted = Annotated[
 """A name with those of the workflows that include what it names: `relax.scf`."""
 
 
-class Composed(Workflow):
+class ComposedWorkflow(Workflow):
     """A workflow with names such as `relax.scf`, which no file can write itself."""
 
     hyperparameters: dict[Dotted, Later[Hyperparameter]] = Field(default_factory=dict)

@@ -300,7 +300,7 @@ def _scalar(node: Scalar, verbatim: Verbatim, complaints: list[TextProblem], key
         return math.inf
 
 
-class Elsewhere(Protocol):
+class KeyLocator(Protocol):
     """Tells where keys are really written."""
 
     def __call__(self, key: Key, offset: int | None) -> "tuple[Source, Key, int | None] | None": ...
@@ -328,7 +328,7 @@ class Source:
     path: Path
     text: str
     root: Node | None = field(default=None, repr=False, compare=False)
-    elsewhere: Elsewhere | None = field(default=None, repr=False, compare=False)
+    elsewhere: KeyLocator | None = field(default=None, repr=False, compare=False)
     """Where a key is really written, if another file or key was put in place here."""
 
     @cached_property

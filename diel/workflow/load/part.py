@@ -81,7 +81,7 @@ def _new_name(chain: Chain, names: Mapping[Chain, str]) -> tuple[str, int]:
     return next(((names[chain[:count]], count) for count in counts), ("", 0))
 
 
-class Written(NamedTuple):
+class WrittenKey(NamedTuple):
     """Where a key is written, and what was replaced in its text since."""
 
     source: Source
@@ -96,9 +96,9 @@ class Part:
     """Plain values, and the places of keys below it: a key without one is at the place of the key above."""
 
     data: Any
-    places: Mapping[Key, Written]
+    places: Mapping[Key, WrittenKey]
 
-    def place(self, key: Key) -> Written:
+    def place(self, key: Key) -> WrittenKey:
         """Return where a key is written."""
         for length in range(len(key), -1, -1):
             if key[:length] in self.places:
@@ -111,7 +111,7 @@ class Part:
         places = dict(self.places)
         return Part(self._changed(self.data, (), (), change, places), places)
 
-    def _changed(self, value: Any, key: Key, now: Key, change: Any, places: dict[Key, Written]) -> Any:
+    def _changed(self, value: Any, key: Key, now: Key, change: Any, places: dict[Key, WrittenKey]) -> Any:
         if isinstance(value, str):
             text, edits = change(key, value)
             if edits:
@@ -150,7 +150,7 @@ def merged(
 def joined(below: Part, above: Part, values: tuple[str, ...] = ()) -> Part:
     """Join two parts as `merged` joins their data; each key keeps its place."""
     data = merged(below.data, above.data, values)
-    places: dict[Key, Written] = {}
+    places: dict[Key, WrittenKey] = {}
     for key in _keys(data):
         owner = above if _has(above.data, key) else below
         places[key] = owner.place(key)
@@ -177,7 +177,7 @@ def _has(value: Any, key: Key) -> bool:
     return True
 
 
-class Whereabouts:
+class KeyLocations:
     """Tells where the keys of a whole file are written."""
 
     def __init__(self, parts: Mapping[tuple[str, str], Part]) -> None:
@@ -198,7 +198,7 @@ class Whereabouts:
             rounds.append(edits)
         return text, rounds
 
-    def _written(self, key: Key) -> Written | None:
+    def _written(self, key: Key) -> WrittenKey | None:
         part = self._parts.get((str(key[0]), str(key[1]))) if len(key) > 1 else None
         return None if part is None else part.place(key[2:])
 

@@ -87,7 +87,7 @@ Size = Annotated[int | str, BeforeValidator(_size)]
 Dtype = Annotated[str, BeforeValidator(_dtype), WithJsonSchema({"type": "string", "enum": [*DTYPES]})]
 
 
-class Expected(SpecModel):
+class DataContract(SpecModel):
     """What both ends of an edge can expect of data."""
 
     columns: (
@@ -112,7 +112,7 @@ class Expected(SpecModel):
         )
 
 
-class Contract(Expected):
+class Contract(DataContract):
     """What an output promises."""
 
     rows: Count | None = optional('Rows of a table, first size of an array: `100`, `">=100"`.')

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, WithJsonSchema, model_validator
 
 from diel.base.terms import OWN_FILES, format_of, parts_of, split_place
-from diel.workflow.models.contract import Contract, Expected, contract_flaws
+from diel.workflow.models.contract import Contract, DataContract, contract_flaws
 from diel.workflow.models.model import (
     Json,
     Later,
@@ -33,7 +33,7 @@ def _column(value: Any) -> Any:
     return value
 
 
-class Extracted(SpecModel):
+class Extraction(SpecModel):
     """Where a value stands in what a command wrote, if the command does not hand it over itself."""
 
     file: Text | None = optional(
@@ -57,7 +57,7 @@ class Extracted(SpecModel):
         return next((name for name in _WAYS if getattr(self, name) is not None), None)
 
 
-def _extraction_flaws(output: Extracted, value: str | None, outside: str) -> Iterator[Violation]:
+def _extraction_flaws(output: Extraction, value: str | None, outside: str) -> Iterator[Violation]:
     """Yield the flaws of how a value is found; `outside`: why its file is not the task's own."""
     ways = [name for name in _WAYS if getattr(output, name) is not None]
     apart = next((name for name in ("file", "pick") if name in output.model_fields_set), None)
@@ -83,7 +83,7 @@ def _extraction_flaws(output: Extracted, value: str | None, outside: str) -> Ite
         yield from _way_flaws(output)
 
 
-def _way_flaws(output: Extracted) -> Iterator[Violation]:
+def _way_flaws(output: Extraction) -> Iterator[Violation]:
     if output.match is not None:
         yield from _pattern_flaws(output.match)
     elif output.column == "":
@@ -119,7 +119,7 @@ def _pattern_flaws(text: str) -> Iterator[Violation]:
         yield Violation("the pattern matches an empty line, and so every line", hint, ("match",))
 
 
-class Exported(SpecModel):
+class ExportTarget(SpecModel):
     """The path under which an artifact is copied out of the run."""
 
     export: Annotated[Text, Field(min_length=1)] | None = optional(
@@ -127,7 +127,7 @@ class Exported(SpecModel):
     )
 
 
-def _export_flaws(output: Exported, form: str | None, *, keep: bool) -> Iterator[Violation]:
+def _export_flaws(output: ExportTarget, form: str | None, *, keep: bool) -> Iterator[Violation]:
     """Yield the flaws of an export; `form` is that of the output."""
     if output.export is None:
         return
@@ -163,7 +163,7 @@ class Sharding(SpecModel):
     _short = written_as("rank or task", "write shard: rank, or shard: task", text="by")
 
 
-class Input(Expected):
+class Input(DataContract):
     """An edge of the graph; `STAGE.OUTPUT` alone is short for `{from: STAGE.OUTPUT}`.
 
     What it expects of the data has to be promised where the data is made.
@@ -248,7 +248,7 @@ def target_flaw(path: str) -> str:
     )
 
 
-class Output(Exported, Extracted, Contract):
+class Output(ExportTarget, Extraction, Contract):
     """Exactly one of a file, files, a value and a stream; a text alone is short for `{path: TEXT}`.
 
     An output of a Python module has none of the four: the module returns it, and this is its contract.
@@ -348,7 +348,7 @@ TEXT = "text"
 """Stands in the key of a mistake for the text of the template, which is in a file of its own."""
 
 
-class Filling(NamedTuple):
+class TemplateContent(NamedTuple):
     """What is in a template."""
 
     text: str
@@ -368,7 +368,7 @@ class Rendering(SpecModel):
     path: Annotated[Text, Field(min_length=1)] | None = optional(
         "Where it is written in the task's directory; under the template's own name if absent."
     )
-    _filling: Filling = PrivateAttr(Filling(""))
+    _filling: TemplateContent = PrivateAttr(TemplateContent(""))
 
     @property
     def target(self) -> str:
@@ -376,10 +376,10 @@ class Rendering(SpecModel):
         return self.template.rpartition("/")[2] if self.path is None else self.path
 
     @property
-    def filling(self) -> Filling:
+    def filling(self) -> TemplateContent:
         return self._filling
 
-    def fill(self, filling: Filling) -> None:
+    def fill(self, filling: TemplateContent) -> None:
         """Note the template's content."""
         self._filling = filling
 

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from diel.workflow.models.environment import Environment
 from diel.workflow.models.forms import Axis, AxisForm
-from diel.workflow.models.forms.rows import Derived
+from diel.workflow.models.forms.rows import DerivedAxis
 from diel.workflow.models.forms.sample import Sample, seed_of
 from diel.workflow.models.hyperparameter import Hyperparameter
 from diel.workflow.models.model import (
@@ -134,7 +134,7 @@ class Workflow(SpecModel):
         for label, axis in self.axes.items():
             if isinstance(axis, Sample) and axis.seed is None:
                 self.axes[label] = axis.model_copy(update={"seed": seed_of(self.seed, label)})
-            elif isinstance(axis, Derived) and (columns := self._promised(axis)):
+            elif isinstance(axis, DerivedAxis) and (columns := self._promised(axis)):
                 self.axes[label] = replace(axis, types={**columns, **axis.types}, promised=columns)
         return self
 
@@ -153,7 +153,7 @@ class Workflow(SpecModel):
 
     def _units_of_parameter(self, stage: str, name: str) -> str | dict[str, str] | None:
         for axis in (self.axes[label] for label in self.stages[stage].over if label in self.axes):
-            if isinstance(axis, Derived) and (axis.gives is None or name in (axis.gives or (name,))):
+            if isinstance(axis, DerivedAxis) and (axis.gives is None or name in (axis.gives or (name,))):
                 maker, _, output = axis.output.rpartition(".")
                 source = self.stages[maker].outputs.get(output) if maker in self.stages else None
                 units = None if source is None else source.units
@@ -161,7 +161,7 @@ class Workflow(SpecModel):
                     return units if isinstance(units, str) else units.get(name)
         return None
 
-    def _promised(self, axis: Derived) -> dict[str, str]:
+    def _promised(self, axis: DerivedAxis) -> dict[str, str]:
         """Return the types of columns that the maker of an axis promises."""
         stage, _, output = axis.output.rpartition(".")
         source = self.stages[stage].outputs.get(output) if stage in self.stages else None

@@ -19,7 +19,7 @@ from diel.base.extensions import MODULES, entry_points_of
 from diel.base.paths import shipped
 from diel.base.terms import EXTRAS
 from diel.workflow.modules.beside import Importer, Loader, enter, files_of, hidden_package, name_of
-from diel.workflow.modules.definition import Absent, find_spec, follow, method_of, read_object
+from diel.workflow.modules.definition import NameNotFound, find_spec, follow, method_of, read_object
 from diel.workflow.modules.signature import Signature, SignatureError, read_signature, read_source
 from diel.workflow.modules.sources import Facts, SourceVersion, digest_of_bytes, read_sources
 
@@ -330,7 +330,7 @@ def _installed(reference: str, name: str, function: str | None) -> Module:
             signature = read_object(importlib.import_module(name), function)
         else:
             signature = Signature(function, loose=True)
-    except Absent as error:
+    except NameNotFound as error:
         near = did_you_mean(function, error.names) or "see what the package documents"
         kind = ModuleNotFound if _is_pythons(name) else NotInstalled
         raise kind(f"module '{reference}': '{name}' has no function '{function}'", near) from None

@@ -19,7 +19,7 @@ _HIDING = re.compile(r"globals\(\)\s*(\[|\.(update|setdefault))|\bexec\(|setattr
 """Code that makes names without writing them."""
 
 
-class Absent(Exception):
+class NameNotFound(Exception):
     """A package has no such name. `names` are those that it has."""
 
     def __init__(self, names: Iterable[str] = (), *, maybe: bool = False) -> None:
@@ -54,12 +54,12 @@ def follow(module: str, name: str) -> tuple[Path, str] | None:
     visited: dict[tuple[str, str], Path] = {}
     try:
         return _follow(module, name, visited)
-    except Absent as error:
+    except NameNotFound as error:
         paths = dict.fromkeys(visited.values())
         candidates = dict.fromkeys(public for path in paths for public in _public(path))
         if error.maybe and not get_close_matches(name, candidates, cutoff=0.9):
             return None
-        raise Absent(candidates) from None
+        raise NameNotFound(candidates) from None
 
 
 def _follow(module: str, name: str, visited: dict[tuple[str, str], Path]) -> tuple[Path, str] | None:
@@ -67,7 +67,7 @@ def _follow(module: str, name: str, visited: dict[tuple[str, str], Path]) -> tup
     if spec is None or not (spec.origin or "").endswith(".py"):
         return None
     if (module, name) in visited:
-        raise Absent
+        raise NameNotFound
     path = visited[module, name] = Path(str(spec.origin))
     text = path.read_text(encoding="utf-8", errors="replace")
     mentioned = re.search(rf"\b{name}\b", text) is not None
@@ -83,7 +83,7 @@ def _follow(module: str, name: str, visited: dict[tuple[str, str], Path]) -> tup
         level = len(star) - len(star.lstrip("."))
         try:
             place = _follow(_absolute(star.lstrip("."), level, spec), name, visited)
-        except Absent as error:
+        except NameNotFound as error:
             maybe |= error.maybe
             continue
         if place is not None:
@@ -91,7 +91,7 @@ def _follow(module: str, name: str, visited: dict[tuple[str, str], Path]) -> tup
         unclear = True
     if unclear:
         return None
-    raise Absent(maybe=maybe)
+    raise NameNotFound(maybe=maybe)
 
 
 def _target(node: ast.stmt, name: str, spec: ModuleSpec) -> tuple[str, str] | None:
@@ -134,7 +134,7 @@ def read_object(module: Any, name: str) -> Signature:
 
     target = getattr(module, name, None)
     if not callable(target):
-        raise Absent([arg for arg in dir(module) if not arg.startswith("_")])
+        raise NameNotFound([arg for arg in dir(module) if not arg.startswith("_")])
     doc = " ".join((inspect.getdoc(target) or "").split("\n\n")[0].split())
     try:
         declared = inspect.signature(target).parameters.values()

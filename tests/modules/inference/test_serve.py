@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from diel import tabular
 from diel.streams.services.client import ServiceClient, ServiceError
-from modules.inference.serve import Batcher, Refused, application
+from modules.inference.serve import Batcher, RequestRefused, application
 
 FEATURES = ("t", "rho")
 
@@ -262,7 +262,7 @@ def test_more_rows_than_may_wait_are_sent_elsewhere(tmp_path: Path) -> None:
         await asyncio.sleep(0)
         try:
             await batcher.predict(numpy.array(ROWS))
-        except Refused as busy:
+        except RequestRefused as busy:
             return str(busy)
         finally:
             waiting.cancel()

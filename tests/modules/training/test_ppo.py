@@ -18,7 +18,7 @@ for library in ("gymnasium", "torch"):
 
 import diel  # noqa: E402
 from modules.simulation.play import play  # noqa: E402
-from modules.training.ppo import Learned, Scale, advantages, ppo  # noqa: E402
+from modules.training.ppo import LearnedPolicy, Scale, advantages, ppo  # noqa: E402
 
 
 @dataclass
@@ -65,14 +65,14 @@ class Beside(diel.Context):
         return self.items
 
 
-Learn = Callable[..., tuple[Learned, dict[str, Any], Space]]
+Learn = Callable[..., tuple[LearnedPolicy, dict[str, Any], Space]]
 
 
 @pytest.fixture
 def learn(tmp_path: Path) -> Learn:
     """Has a learner and its actors play for some batches; gives the policy, and what is left in the space."""
 
-    def call(batches: int, actors: int, lag: int) -> tuple[Learned, dict[str, Any], Space]:
+    def call(batches: int, actors: int, lag: int) -> tuple[LearnedPolicy, dict[str, Any], Space]:
         context = Beside(task_dir=tmp_path, shared=Space(), items=Items())
         options: dict[str, Any] = {"learner": "one", "batches": batches, "lag": lag, "seed": 4}
 

@@ -22,7 +22,7 @@ _MEANT = {other: word for word, synonyms in _OTHER_WORDS.items() for other in sy
 """Other words for picks."""
 
 
-class Judged(Axis):
+class NumberedAxis(Axis):
     """An axis whose points are numbers, counted from 0."""
 
     adaptive = True
@@ -73,7 +73,7 @@ def is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-class Loop(SpecModel, Judged):
+class Loop(SpecModel, NumberedAxis):
     """Rounds, counted from 0."""
 
     word: ClassVar[str] = "loop"

@@ -269,7 +269,7 @@ class FileForm(SpecModel, Axis):
 
 
 @dataclass(frozen=True)
-class Derived(Axis):
+class DerivedAxis(Axis):
     """The points that a STAGE.OUTPUT holds."""
 
     word: ClassVar[str] = "from"

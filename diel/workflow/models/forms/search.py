@@ -12,7 +12,7 @@ from pydantic_core import CoreSchema, PydanticKnownError
 from diel.base.errors import counted, did_you_mean
 from diel.base.extensions import SEARCHERS, names_in
 from diel.workflow.models.forms.axis import Choice, Known
-from diel.workflow.models.forms.loop import Judged, is_count
+from diel.workflow.models.forms.loop import NumberedAxis, is_count
 from diel.workflow.models.hyperparameter import Condition, Hyperparameter, undrawable
 from diel.workflow.models.model import (
     MAX_POINTS,
@@ -31,7 +31,7 @@ from diel.workflow.models.model import (
 )
 
 
-class Named(SpecModel):
+class NamedChoice(SpecModel):
     """One of several things by its name, and what it shall do otherwise than by its defaults."""
 
     options: ClassVar[Mapping[str, tuple[str, ...]]]
@@ -60,7 +60,7 @@ def accept_name(text: str, names: tuple[str, ...]) -> str:
     return text
 
 
-def or_name(model: type[Named], names: Callable[[], tuple[str, ...]], example: str) -> BeforeValidator:
+def or_name(model: type[NamedChoice], names: Callable[[], tuple[str, ...]], example: str) -> BeforeValidator:
     """Take the bare name, too."""
 
     def check(value: Any) -> Any:
@@ -91,7 +91,7 @@ class _Listed:
         return {"enum": list(samplers()), "type": "string"}
 
 
-class Sampler(Named):
+class Sampler(NamedChoice):
     """One of Optuna's samplers, with its options under Optuna's names, or one that a package brings."""
 
     options: ClassVar = {
@@ -141,7 +141,7 @@ _Name = Literal["median", "percentile", "hyperband", "asha", "none"]
 _RANKS = ("n_startup_trials", "n_warmup_steps", "interval_steps", "n_min_trials")
 
 
-class Pruner(Named):
+class Pruner(NamedChoice):
     """One of Optuna's pruners, with its options under Optuna's names."""
 
     options: ClassVar = {
@@ -213,7 +213,7 @@ _PLANE = 2
 """The fewest numbers for CMA-ES: the covariance of a single one says nothing."""
 
 
-class Search(SpecModel, Judged):
+class Search(SpecModel, NumberedAxis):
     """A search's trials, counted from 0: each sets hyperparameters for the stages over the axis."""
 
     word: ClassVar[str] = "search"

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Strict, model_validator
 from diel.base.errors import counted
 from diel.workflow.models.forms.axis import Axis, Known, Points, bare
 from diel.workflow.models.forms.loop import Loop
-from diel.workflow.models.forms.rows import Columns, Derived, FileForm, typed
+from diel.workflow.models.forms.rows import Columns, DerivedAxis, FileForm, typed
 from diel.workflow.models.forms.sample import Sample
 from diel.workflow.models.forms.search import Search
 from diel.workflow.models.model import (
@@ -50,7 +50,7 @@ class Inline(Axis):
 
 
 @dataclass(frozen=True)
-class Spaced(Sequence[float]):
+class SpacedNumbers(Sequence[float]):
     """Evenly spaced numbers, both ends included, or ten to the power of each."""
 
     first: float
@@ -183,9 +183,9 @@ class StaticForm(SpecModel):
         if self.values is not None:
             return self.values
         if self.linspace is not None:
-            return Spaced(*self.linspace)
+            return SpacedNumbers(*self.linspace)
         if self.logspace is not None:
-            return Spaced(*self.logspace, powers=True)
+            return SpacedNumbers(*self.logspace, powers=True)
         bounds = (self.range,) if isinstance(self.range, int) else self.range
         return () if bounds is None else range(*bounds)
 
@@ -264,7 +264,7 @@ class AxisForm(StaticForm):
             return Inline(tuple(map(sequence_of, self.zip.values())), tuple(self.zip))
         if self.source is not None:
             named = None if self.columns is None else tuple(self.columns)
-            return Derived(self.source, named, typed(self.columns))
+            return DerivedAxis(self.source, named, typed(self.columns))
         form = self.file or self.sample or self.search or self.loop
         return Inline((self.sequence,)) if form is None else form
 
