@@ -148,7 +148,7 @@ def test_results_whose_directories_were_removed_are_made_again_where_they_are_re
         shutil.rmtree(run.task_dir(stage, index))
     (project.folder / "mended").touch()
     said = project.diel("resume")
-    assert "files of made/1, grown/1 are gone" in said
+    assert "of grown/1: it is gone; made/1, grown/1 will run again" in said
     assert run.history().state == "succeeded"
     assert [run.attempts("made", n) for n in range(3)] == [[1], [1, 2], [1]], "task 0 has no reader left"
     assert [run.attempts("grown", n) for n in range(3)] == [[1], [1, 2], [1]]

@@ -376,7 +376,7 @@ DECIDED = """
         module: "tools:simulate"
         over: [round, pick]
         params: {x: "${{ 20 * round + pick }}"}
-        surrogate: {service: serve, tolerance: 0.1, audit: 0.1}
+        surrogate: {service: serve, tolerance: 0.1, audit: 0.3}
       share: {over: [round], command: 'echo "{\\"sum\\": ${{ sum(simulate.y) }}}" > "$DIEL_RESULT"', outputs: {sum: {value: float}}}
       errors: {over: [round], command: [echo, "${{ sum(simulate.y) }}"]}
       report: {command: [echo, "${{ share.sum }}"]}

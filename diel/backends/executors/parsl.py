@@ -128,6 +128,10 @@ class BlockEngine:
                 started.set_result(None)
                 self._stopped.wait()  # the kernel ends an interchange with the thread that started it
             except Exception as error:
+                process = executor.interchange_proc
+                if process is not None and process.stdin is not None:
+                    with contextlib.suppress(OSError):  # Parsl leaves it open where it breaks
+                        process.stdin.close()
                 started.set_exception(error)
                 executor.shutdown()
 
