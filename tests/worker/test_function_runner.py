@@ -88,5 +88,6 @@ def test_ranks_that_fail_say_nothing_of_diel(tmp_path: Path) -> None:
     text = RANK.replace("return", "raise ValueError('bad') or")
     ended = called(tmp_path, text, [launcher, "-n", "2"], ranks=2)
     assert ended.returncode != 0
-    assert "ValueError: bad" in ended.stderr
+    words = [path.read_text() for path in (tmp_path / "task").glob(f"{RETURN_FILE}.failure.*")]
+    assert any("ValueError: bad" in word for word in words)  # a launcher may drop what dying ranks print
     assert "function_runner.py" not in ended.stderr
