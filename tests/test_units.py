@@ -311,6 +311,7 @@ def test_temperatures_are_converted_without_noise(
     source: str, need: str, value: float, number: float
 ) -> None:
     assert conversion(source, need).apply(value) == number
+    assert conversion(source, need).apply(type("Reading", (float,), {})(value)) == pytest.approx(number)
 
 
 def test_numbers_that_a_narrow_type_cannot_hold_become_doubles() -> None:

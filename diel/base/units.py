@@ -69,7 +69,7 @@ def _scaled(value: Any, rule: Conversion) -> Any:
     if min(times, per) > 1 and max(times, per) > 1e6:  # which single precision might not hold
         times, per = float(rule.factor), 1.0
     if not hasattr(value, "dtype"):
-        made = value * times / per
+        made = value * times / per + float(rule.offset) if rule.offset else value * times / per
         if abs(value) < math.inf and abs(made) == math.inf:
             raise UnitsError(f"in {rule.unit} {value!r:.40} would be {BEYOND}")
         is_exact = type(value) in (int, float) and math.isfinite(value)

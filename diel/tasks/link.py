@@ -61,7 +61,7 @@ class Link:
         self.picked = {}
         for axis, point in self.edge.picked.items():
             places = {*self.up.points[axis].find(point)}
-            factor = next(one for one in self.up.domain.factors if axis in one.axes)
+            factor = next(factor for factor in self.up.domain.factors if axis in factor.axes)
             rows = [dict(zip(factor.axes, row, strict=True)) for row in factor.rows or ()]
             parents = [tuple({**row, axis: 0}.values()) for row in rows if row[axis] in places]
             if len(places) == 1 or (parents and len({*parents}) == len(parents)):

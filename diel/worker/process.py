@@ -6,12 +6,11 @@ import pickle
 import shutil
 import signal
 import socket
-import stat
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -35,10 +34,7 @@ from diel.worker.attempt.environment import surround
 from diel.worker.attempt.function import EDITED, call, call_apart
 from diel.worker.attempt.ipc import SPENT, is_cut
 from diel.worker.attempt.reaper import (
-    LEFT,
     OomKills,
-    adopt,
-    has_children,
     is_full,
     killer_of,
     message_of_mpiexec,
@@ -64,6 +60,7 @@ from diel.worker.attempt.surroundings import (
 )
 from diel.worker.attempt.usage import begin_peak
 from diel.worker.attempt.watchdog import RunningAttempt, Watchdog
+from diel.worker.directory_pool import DirectoryPool
 from diel.worker.staging.disk import StagingError, StagingReport, release
 from diel.workflow.modules.beside import changed_in_place, executed_by, imports_beyond
 
@@ -73,9 +70,6 @@ if TYPE_CHECKING:
 
 WITH_RANKS = {"SLURM_KILL_BAD_EXIT": "1"}
 """Options of launchers if the site gives no others: a rank that dies ends its task, as with mpiexec."""
-PARAMS, INPUTS = ".params.json", ".inputs.json"
-"""The files in which a command finds its inputs."""
-OWN = frozenset((PARAMS, INPUTS))
 LAST = 1.0
 """Seconds that a worker waits when it has no time left for its bundle: others may have."""
 
@@ -458,54 +452,6 @@ class Worker:
         """Commit the failure of a Python function; this process ends right after."""
         if self._attempt is not None:
             self._fail(self._attempt, failure)
-
-
-class DirectoryPool:
-    """The directory of a task that wrote nothing, for the next one: a new one takes as long as `true`.
-
-    It is at most one, and kept while nobody can write there any more: a worker that adopts what tasks leave
-    has no child then.
-    """
-
-    def __init__(self) -> None:
-        self._kept: tuple[str, Sequence[str]] | None = None
-        self._adopts = adopt()
-        """Whether it adopted all that was left behind so far."""
-
-    def make(self, task_dir: str, work: Work, request: Request) -> None:
-        """Make a task's directory, or let it have the kept one. Raise OSError."""
-        if self._kept is None:
-            os.mkdir(task_dir)
-            return
-        (folder, names), self._kept = self._kept, None
-        os.rename(folder, task_dir)
-        for name in names:
-            if work.module is not None or not (request.params if name == PARAMS else request.inputs):
-                os.unlink(f"{task_dir}/{name}")  # nobody writes it over
-
-    def keep(self, work: Work, task_dir: str) -> None:
-        """Keep the directory of a task that succeeded, wrote nothing, and left no process."""
-        if not self._adopts or LEFT or (work.module is not None and has_children()):
-            return
-        try:
-            names = os.listdir(task_dir)
-            if all(name in OWN and _is_own(f"{task_dir}/{name}") for name in names):
-                self._kept = task_dir, names
-        except FileNotFoundError:  # a function may remove its own directory
-            return
-
-    def drop(self, work: Work) -> None:
-        """Remove the last one of a bundle, which a command's task keeps."""
-        spare, self._kept = self._kept, None
-        if spare is not None and work.module is not None:
-            with suppress(OSError):
-                os.rmdir(spare[0])
-
-
-def _is_own(path: str) -> bool:
-    """Return whether a file can be overwritten: it has no other hard link."""
-    status = os.lstat(path)
-    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and bool(status.st_mode & stat.S_IWUSR)
 
 
 def _threads() -> Set[threading.Thread]:

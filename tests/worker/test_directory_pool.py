@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from diel.worker.attempt.bundle import Request
+from diel.worker.directory_pool import DirectoryPool
 from tests.worker.bench import Bench, request, worker_bench
 
 
@@ -46,6 +49,20 @@ def test_what_a_command_left_running_has_ended_before_the_next_task(bench: Bench
     report = bench.run([shell(0, f"{left} {begun}"), shell(1, "! kill -0 $(cat ../../pid)")])
     assert [record["event"] for _, record in report.records] == ["done", "done"]
     assert names(bench, 0) == set()
+
+
+def test_what_somebody_else_wrote_meanwhile_stays_out_of_the_next_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("diel.worker.directory_pool.adopt", lambda: True)
+    pool, work, before = DirectoryPool(), SimpleNamespace(module=None), tmp_path / "0"
+    before.mkdir()
+    os.utime(before, ns=(0, 0))  # before the tick of the kernel's clock in which the file comes
+    pool.keep(work, str(before))  # type: ignore[arg-type]
+    (before / "theirs").touch()
+    pool.make(str(tmp_path / "1"), work, shell(1, "true"))  # type: ignore[arg-type]
+    assert not any((tmp_path / "1").iterdir())
+    assert (before / "theirs").exists()
 
 
 def test_parameters_that_have_another_name_too_are_not_written_over(bench: Bench, tmp_path: Path) -> None:

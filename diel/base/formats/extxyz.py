@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,7 +48,9 @@ def _column(key: str, frames: Sequence[tuple[Any, str]], kind: str | None) -> Fi
         except BadCell as error:
             raise BadData(f"frame {error.row + 1}: {key} is {error}") from None
         if kind is None and isinstance(made[0], str) and not any(map(_is_text, values, cells)):
-            made = [value.item() for value in values]  # the format has more numbers than CSV: `.5`, `NaN`
+            numbers = [value.item() for value in values]  # the format has more than CSV: `.5`, `NaN`
+            if float not in map(type, numbers) or all(math.isnan(n) or float(n) == n for n in numbers):
+                made = numbers
         values, lost = made, None if kind else lost_spelling(cells, made)
     mixed = len({isinstance(value, str) for value in values}) > 1
     items = numpy.array(values, object if mixed else None)

@@ -6,7 +6,7 @@ import re
 import threading
 import warnings
 from collections import UserDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ from simpleeval import EvalWithCompoundTypes, InvalidExpression
 
 from diel.base.errors import DielError, HintedError, did_you_mean
 from diel.base.values import read_float
-from diel.workflow.expressions.aggregates import AGGREGATES, flaw_of_share
+from diel.workflow.expressions.aggregates import flaw_of_share
 from diel.workflow.expressions.functions import (
     FUNCTIONS,
     OPERATORS,
@@ -34,6 +34,7 @@ from diel.workflow.expressions.gathered import (
     readable,
     truth,
 )
+from diel.workflow.expressions.nulls import name_of_null, origin_of_null
 from diel.workflow.expressions.quantity import (
     ComputationError,
     NullOperand,
@@ -62,7 +63,6 @@ MAX_NESTING = 100
 """Deepest nesting of an expression; the evaluator recurses."""
 
 Scope = Mapping[str, Any]
-Evaluate = Callable[[ast.expr], Any]
 
 LITERALS = {"true": True, "false": False, "null": None}
 """YAML's words for what Python calls True, False and None; both work."""
@@ -191,10 +191,10 @@ class Expression:
         if not isinstance(error, NullOperand):
             return self._failed(error.message, error.hint)
         if self.tree is None:
-            origin, hint = _name_of_null(self.source.replace(JOINT, "."), self.chain, scope)
+            origin, hint = name_of_null(self.source.replace(JOINT, "."), self.chain, scope)
         else:
             run = partial(_evaluators.evaluator.run, scope=scope)
-            origin, hint = _origin_of_null(self.tree, scope, run)
+            origin, hint = origin_of_null(self.tree, scope, run)
         return self._failed(f"{error.message}: {origin}", hint)
 
     def _written(self, value: Any) -> str:
@@ -528,64 +528,3 @@ def _names(value: Any) -> list[str]:
     if not hasattr(type(value), "__iter__") or isinstance(value, str | list | tuple):
         return []
     return [key for key in value if isinstance(key, str)]
-
-
-def _origin_of_null(tree: ast.expr, scope: object, evaluate: Evaluate) -> tuple[str, str]:
-    """Return which part of a tree is null that was stopped by it, with where that comes from; and a hint."""
-    part = _null_in(tree, evaluate) or tree
-    shown = ast.unparse(part).replace(JOINT, ".")
-    if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id in AGGREGATES:
-        return _aggregate(part, part.func.id, shown, evaluate)
-    return _name_of_null(shown, chain_of(part), scope)
-
-
-def _name_of_null(shown: str, chain: Chain | None, scope: object) -> tuple[str, str]:
-    """Return the same of a part that is no aggregate."""
-    maker = getattr(scope, "maker", None)
-    task = maker(chain) if maker is not None and chain is not None else ""
-    hint = f"`0 if {shown} == null else {shown}` gives another value"
-    return (f"{shown}, which {task} made, is null" if task else f"{shown} is null"), hint
-
-
-def _null_in(node: ast.expr, evaluate: Evaluate) -> ast.expr | None:
-    """Return the innermost part that is null of what null stopped."""
-    nulls = []
-    for part in _parts(node, evaluate):
-        try:
-            value = evaluate(part)
-        except NullOperand:
-            return _null_in(part, evaluate)
-        except ComputationError:  # the name of an axis
-            continue
-        if value is None:
-            nulls.append(part)
-    return nulls[0] if nulls else None
-
-
-def _parts(node: ast.expr, evaluate: Evaluate) -> Iterator[ast.expr]:
-    """Yield the parts of a node in the order in which they are evaluated."""
-    if chain_of(node) is not None:
-        return
-    if isinstance(node, ast.IfExp):
-        yield node.test
-        yield node.body if evaluate(node.test) else node.orelse
-        return
-    parts = (part.value if isinstance(part, ast.keyword) else part for part in operands(node))
-    yield from (part for part in parts if isinstance(part, ast.expr))
-
-
-def _aggregate(call: ast.Call, name: str, shown: str, evaluate: Evaluate) -> tuple[str, str]:
-    """Return why an aggregate is null, and what to write."""
-    several = len(call.args) > 1 and name in ("max", "min")
-    values = [*map(evaluate, call.args)] if several else evaluate(call.args[0])
-    hint = f"`0 if {shown} == null else {shown}` gives another value"
-    items = list(values) if isinstance(values, Sequence) else []
-    there = [item for item in items if item is not None and item == item]
-    if len(there) == len(items) or name.startswith("nan"):
-        return f"{shown} is null, as it is of {'one value' if there else 'no values'}", hint
-    if None not in items:
-        return f"{shown} is null, as NaN among its values could decide it", hint
-    at = values.place_text(items.index(None)) if isinstance(values, GatheredValues) else ""
-    source = next((".".join(chain) for _, chain in chains_in(call.args[0])), "")
-    hint = f"where({source}, {source} != null) leaves it out" if at and source else hint
-    return f"{shown} is null, as one of its values is{at}", hint

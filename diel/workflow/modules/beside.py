@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import find_spec, spec_from_file_location
 from pathlib import Path
@@ -379,7 +379,7 @@ def imported_by(text: str, folders: Sequence[Path]) -> Iterator[Path]:
             yield from (file, *_files_at(file, tuple(folders), os.stat(file).st_ctime_ns))
 
 
-@cache
+@lru_cache(100)  # a process's folder may be its task's
 def _files_at(file: Path, folders: tuple[Path, ...], _: int) -> tuple[Path, ...]:
     """Return what a program in Python imports, looked for once: a run whose files change is told so."""
     return files_of(Importer(file, folders))
